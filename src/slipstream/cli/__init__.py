@@ -1,0 +1,39 @@
+"""The command ``slipstream``: each command is a module with a summary, arguments and a run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Protocol
+
+from slipstream.cli import demo, doctor
+
+
+class Command(Protocol):
+    """What a module of this package offers to be a command."""
+
+    SUMMARY: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it and return the exit status."""
+
+
+COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(prog="slipstream", description="A tensor runtime.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        command.add_arguments(commands.add_parser(name, help=command.SUMMARY))
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit status (2 for a wrong command line, by SystemExit)."""
+    arguments = build_parser().parse_args(argv)
+    return COMMANDS[arguments.command].run(arguments)

@@ -1,0 +1,119 @@
+"""Defaults that users set: dtype, device, grad mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipstream.core.api.interop import Defaults
+from slipstream.core.dispatch.modes import grad_scope
+from slipstream.core.dispatch.promotion import defaults
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.dtypes import BY_NAME, DType
+from slipstream.core.vocab.modes import modes
+
+Defaults.device = staticmethod(lambda: modes.current().device)
+Defaults.dtype = staticmethod(lambda: defaults.dtype)
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Make a float dtype the default; TypeError for another kind."""
+    if not isinstance(dtype, DType) or not dtype.is_floating_point:
+        raise TypeError("only floating-point types are supported as the default type")
+    defaults.dtype = dtype
+
+
+def get_default_dtype() -> DType:
+    """The default float dtype."""
+    return defaults.dtype
+
+
+def set_default_device(device: Any) -> None:
+    """Make functions without ``device=`` use this device in this thread; None for the CPU."""
+    modes.current().device = None if device is None else Device(device)
+
+
+def get_default_device() -> Device:
+    """The device that functions without ``device=`` use."""
+    return modes.current().device or Device("cpu")
+
+
+class device(Device):
+    """A device; also a scope: ``with slipstream.device("meta"):`` makes it the default."""
+
+    __slots__ = ()
+
+
+def _enter(self: Device) -> Device:
+    state = modes.current()
+    _before.append((self, state.device))
+    state.device = self
+    return self
+
+
+def _leave(self: Device, *failure: object) -> None:
+    modes.current().device = _before.pop()[1]
+
+
+_before: list[tuple[Device, Device | None]] = []
+Device.__enter__ = _enter  # type: ignore[attr-defined]
+Device.__exit__ = _leave  # type: ignore[attr-defined]
+
+
+class no_grad(grad_scope):
+    """A scope, or decorator, in which ops are not recorded for backward."""
+
+    def __init__(self, value: Any = False) -> None:
+        super().__init__(False)
+
+    def __new__(cls, value: Any = False) -> Any:
+        made = object.__new__(cls)
+        if callable(value):
+            no_grad.__init__(made)
+            return made(value)
+        return made
+
+
+class enable_grad(grad_scope):
+    """A scope, or decorator, in which ops are recorded for backward."""
+
+    def __init__(self, value: Any = True) -> None:
+        super().__init__(True)
+
+    def __new__(cls, value: Any = True) -> Any:
+        made = object.__new__(cls)
+        if callable(value):
+            enable_grad.__init__(made)
+            return made(value)
+        return made
+
+
+class inference_mode(grad_scope):
+    """A scope, or decorator, in which nothing is recorded for backward."""
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(not mode)
+
+
+class set_grad_enabled(grad_scope):
+    """Turn recording on or off at once; as a context manager, back at its end."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(bool(mode))
+        self.before = [modes.current().grad_enabled]
+        modes.current().grad_enabled = bool(mode)
+
+    def __enter__(self) -> None:
+        modes.current().grad_enabled = self.value
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops are recorded for backward in this thread."""
+    return modes.current().grad_enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether an inference scope is active."""
+    return not modes.current().grad_enabled
+
+
+DTYPES = BY_NAME

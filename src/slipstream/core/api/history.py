@@ -1,0 +1,192 @@
+"""Tensors and autograd: requires_grad, grad, hooks, backward."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.core.engine.backward import run_backward
+from slipstream.core.engine.hooks import HookHandle, add_hook
+from slipstream.core.engine.tape import tape
+from slipstream.core.shapes.views import normalize_dim
+from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.records import GradRecord, TensorBase
+
+
+def item_of_dims(values: tuple[int, ...], dim: int) -> int:
+    """The size or stride of one dim, counted from the end where negative."""
+    return values[normalize_dim(dim, len(values), wrap_scalar=False)]
+
+
+def record_of(tensor: TensorBase) -> GradRecord:
+    """The tensor's record, made if it has none."""
+    tape.requires_grad(tensor)
+    if tensor.record is None:
+        tensor.record = GradRecord()
+    return tensor.record
+
+
+def set_requires_grad(self: Any, wanted: bool) -> None:
+    """Set the flag of a leaf; RuntimeError for other tensors and for integers."""
+    if tape.requires_grad(self) and self.record.node is not None:
+        if wanted:
+            return
+        raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want "
+                           "to use a computed variable in a subgraph that doesn't require "
+                           "differentiation use var_no_grad = var.detach().")
+    if wanted and self.spec.dtype.category < 2:
+        raise RuntimeError("only Tensors of floating point dtype can require gradients: "
+                           f"{self.spec!r}")
+    if wanted or self.record is not None:
+        record = record_of(self)
+        record.requires_grad = bool(wanted)
+        record.spec = self.spec
+
+
+def grad_of(self: Any) -> Any:
+    """The accumulated gradient."""
+    return None if self.record is None else self.record.grad
+
+
+def set_grad(self: Any, grad: Any) -> None:
+    """Replace the gradient; RuntimeError or TypeError where it does not fit the tensor."""
+    if grad is not None:
+        if not isinstance(grad, TensorBase):
+            raise TypeError("assigned grad expected to be a Tensor or None but got grad of type "
+                            f"{type(grad).__name__}")
+        if grad.spec.shape != self.spec.shape:
+            raise RuntimeError(f"assigned grad has data of a different size: {grad.spec!r} for "
+                               f"{self.spec!r}")
+        if grad.spec.device is not self.spec.device or grad.spec.dtype is not self.spec.dtype:
+            raise RuntimeError(f"assigned grad has data of a different type: {grad.spec!r} for "
+                               f"{self.spec!r}")
+    elif self.record is None:
+        return
+    record_of(self).grad = grad
+
+
+def delete_grad(self: Any) -> None:
+    """Drop the gradient."""
+    if self.record is not None:
+        self.record.grad = None
+
+
+def node_of(self: Any) -> Any:
+    """The node that made the tensor, or None for a leaf."""
+    return self.record.node if tape.requires_grad(self) else None
+
+
+def is_leaf(self: Any) -> bool:
+    """Whether no node made it."""
+    return node_of(self) is None
+
+
+def retains_grad(self: Any) -> bool:
+    """Whether its gradient is kept though it is no leaf."""
+    return self.record is not None and self.record.retains_grad
+
+
+def output_number(self: Any) -> int:
+    """Which result of its node it is."""
+    return 0 if self.record is None else self.record.output
+
+
+def _bare(self: Any) -> Any:
+    cls = tape.tensor_class
+    out = cls.__new__(cls)
+    out.spec = self.spec
+    out.storage = self.storage
+    out.offset = self.offset
+    out.record = None
+    out.base = None
+    return out
+
+
+def data_of(self: Any) -> Any:
+    """The same elements outside the tape; in-place writes are still counted."""
+    return _bare(self)
+
+
+def take_over(self: Any, source: TensorBase) -> None:
+    """Point a tensor at another's storage."""
+    self.spec = source.spec
+    self.storage = source.storage
+    self.offset = source.offset
+
+
+def set_data(self: Any, source: Any) -> None:
+    """Replace the tensor's memory, keeping its history."""
+    if not isinstance(source, TensorBase):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(source).__name__}")
+    take_over(self, source)
+
+
+def detach_(self: Any) -> Any:
+    """Take the tensor out of the tape in place."""
+    if self.base is not None:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    self.record = None
+    return self
+
+
+def backward(self: Any, gradient: Any = None, retain_graph: bool | None = None,
+             create_graph: bool = False, inputs: Any = None) -> None:
+    """Compute the gradients of the leaves that this tensor depends on, into their ``grad``.
+
+    ``gradient`` is that of this tensor; it may be left out for a single element.  Raises
+    RuntimeError where there is nothing to differentiate.
+    """
+    chosen = None if inputs is None else ([inputs] if isinstance(inputs, TensorBase)
+                                          else list(inputs))
+    run_backward([self], [gradient], bool(retain_graph or (retain_graph is None and create_graph)),
+                 create_graph, chosen, accumulate=True)
+
+
+def register_hook(self: Any, hook: Callable[[Any], Any]) -> HookHandle:
+    """Call ``hook(grad)`` when the tensor's gradient is computed; it may return another."""
+    if not tape.requires_grad(self):
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    record = self.record
+    if record.node is None:
+        if record.hooks is None:
+            record.hooks = {}
+        return add_hook(record.hooks, ("pre", hook))
+    if record.node.hooks is None:
+        record.node.hooks = {}
+    return add_hook(record.node.hooks, ("output", record.output, hook))
+
+
+def register_post_accumulate_grad_hook(self: Any, hook: Callable[[Any], Any]) -> HookHandle:
+    """Call ``hook(tensor)`` after the leaf's gradient has been accumulated."""
+    if not tape.requires_grad(self) or self.record.node is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    if self.record.hooks is None:
+        self.record.hooks = {}
+    owner = weakref.ref(self)
+    return add_hook(self.record.hooks, ("post", lambda: hook(owner())))
+
+
+def retain_grad(self: Any) -> None:
+    """Keep the gradient of a tensor that is no leaf in its ``grad``."""
+    if not tape.requires_grad(self):
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    record = self.record
+    if record.node is None or record.retains_grad:
+        return
+    record.retains_grad = True
+    held = weakref.ref(record)
+    if record.node.hooks is None:
+        record.node.hooks = {}
+
+    def keep(grad: Any) -> None:
+        owner = held()
+        if owner is not None:
+            owner.grad = grad
+
+    add_hook(record.node.hooks, ("retain", record.output, keep))
+
+
+def grad_enabled() -> bool:
+    """Whether ops are recorded for backward."""
+    return modes.current().grad_enabled

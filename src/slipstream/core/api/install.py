@@ -1,0 +1,77 @@
+"""Installs the ops' methods on Tensor and collects their functions, from the entries alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from slipstream.core.api.methods import (
+    function_of,
+    inplace_function_of,
+    inplace_of,
+    method_of,
+)
+from slipstream.core.api.tensor import Tensor
+from slipstream.core.catalog import FAMILIES
+from slipstream.core.catalog.table import table
+from slipstream.core.dispatch.op import Op
+
+# Functions by the module where users find them: "" is the package itself.
+functions: dict[str, dict[str, Any]] = {"": {}}
+
+# Operators that are not compiled slots: dunder -> op.
+OPERATORS = {
+    "__pow__": "pow", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
+    "__invert__": "bitwise_not", "__abs__": "abs", "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or", "__rxor__": "bitwise_xor",
+}
+INPLACE = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div",
+           "__ipow__": "pow", "__iand__": "bitwise_and", "__ior__": "bitwise_or",
+           "__ixor__": "bitwise_xor"}
+
+
+def install() -> None:
+    """Install everything; once, at import."""
+    for op in list(table.values()):
+        _install_op(op)
+    for dunder, name in OPERATORS.items():
+        if name in table:
+            setattr(Tensor, dunder, method_of(table[name]))
+    for dunder, name in INPLACE.items():
+        if name in table:
+            setattr(Tensor, dunder, inplace_of(table[name]))
+
+
+def _install_op(op: Op) -> None:
+    entry = op.entry
+    for name in (op.name, *entry.aliases):
+        if entry.method and op.names and op.names[0] in ("self", "input"):
+            _put(name, method_of(op))
+            if entry.inplace:
+                _put(name + "_", inplace_of(op))
+        elif entry.inplace and op.names[0] == "self":
+            _put(name + "_", inplace_of(op))
+    if entry.path is None or entry.path == "":
+        return
+    module, _, own = entry.path.rpartition(".")
+    place = functions.setdefault(module, {})
+    for name in (own, *entry.aliases):
+        place[name] = function_of(op)
+        if entry.inplace:
+            place[name + "_"] = inplace_function_of(op)
+    if module == "nn.functional":
+        for name in (own, *entry.aliases):
+            functions[""].setdefault(name, place[name])
+
+
+def _put(name: str, method: Any) -> None:
+    if name not in vars(Tensor):
+        setattr(Tensor, name, method)
+
+
+def function_namespace(module: str) -> SimpleNamespace:
+    """The functions of one module, by attribute."""
+    return SimpleNamespace(**functions.get(module, {}))
+
+
+__all__ = ["FAMILIES", "functions", "install"]

@@ -1,0 +1,511 @@
+"""Tensors and the world outside: NumPy, Python numbers, DLPack, copies between devices."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.catalog.table import ops
+from slipstream.core.engine.tape import tape
+from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
+from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.waiting import wait
+from slipstream.core.shapes import formats
+from slipstream.core.shapes.specs import specs
+from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.devices import CPU, Device
+from slipstream.core.vocab.dtypes import BY_NUMPY, DType
+from slipstream.core.vocab.records import Storage, TensorBase
+
+
+class UntypedStorage:
+    """A tensor's storage as bytes."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self._storage.nbytes
+
+    size = nbytes
+
+    def __len__(self) -> int:
+        return self._storage.nbytes
+
+    def data_ptr(self) -> int:
+        """Its address."""
+        return self._storage.address
+
+    @property
+    def device(self) -> Device:
+        """Where it lies."""
+        return self._storage.device
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and other._storage is self._storage
+
+    def __hash__(self) -> int:
+        return id(self._storage)
+
+
+class Owner:
+    """Keeps a tensor's storage alive under an array, and tells NumPy where the memory lies."""
+
+    def __init__(self, tensor: TensorBase, writable: bool) -> None:
+        self.storage = tensor.storage
+        spec = tensor.spec
+        itemsize = spec.itemsize
+        self.__array_interface__ = {
+            "shape": spec.shape, "version": 3, "typestr": _typestr(spec.dtype),
+            "strides": tuple(step * itemsize for step in spec.strides),
+            "data": (tensor.storage.address + tensor.offset * itemsize, not writable),
+        }
+
+
+def _typestr(dtype: DType) -> str:
+    return "<V2" if dtype is dtypes.bfloat16 else dtype.numpy.str
+
+
+def shared_array(tensor: Any) -> np.ndarray:
+    """An array over the tensor's memory that keeps it alive."""
+    if not tensor.spec.numel:
+        return np.empty(tensor.spec.shape, tensor.spec.dtype.numpy)
+    array = np.asarray(Owner(tensor, not tensor.storage.read_only))
+    return array.view(tensor.spec.dtype.numpy) if array.dtype.kind == "V" else array
+
+
+def to_numpy(self: Any, *, force: bool = False) -> np.ndarray:
+    """An array that shares the tensor's memory.
+
+    Raises RuntimeError for a tensor that requires grad, TypeError for one that is not on the CPU;
+    ``force=True`` detaches and copies to the CPU first.  bfloat16 comes as ml_dtypes.bfloat16.
+    """
+    if tape.requires_grad(self):
+        if not force:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. "
+                               "Use tensor.detach().numpy() instead.")
+        self = self.detach()
+    if self.spec.device is not CPU:
+        if not force:
+            raise TypeError(f"can't convert {self.spec.device} device type tensor to numpy. Use "
+                            "Tensor.cpu() to copy the tensor to host memory first.")
+        self = to(self, "cpu")
+    return shared_array(self)
+
+
+def as_array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    """NumPy's own conversion."""
+    array = to_numpy(self)
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def from_numpy(array: np.ndarray) -> Any:
+    """A tensor that shares the array's memory, whatever its strides.
+
+    Raises TypeError for what is no array or for a dtype that no tensor has.  A read-only array
+    gives a tensor that refuses in-place writes.
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    dtype = BY_NUMPY.get(array.dtype)
+    if dtype is None:
+        known = ", ".join(each.name for each in dtypes.ALL)
+        raise TypeError(f"can't convert np.ndarray of type {array.dtype}. The only supported types "
+                        f"are: {known}.")
+    if any(step % dtype.itemsize for step in array.strides):
+        raise ValueError("given numpy array strides not a multiple of the element byte size. "
+                         "Copy the numpy array to reallocate the memory.")
+    strides = tuple(step // dtype.itemsize for step in array.strides)
+    address, nbytes, offset = _extent(array, strides)
+    storage = Storage(CPU, address, nbytes)
+    storage.keep = array
+    storage.read_only = not array.flags.writeable
+    return wrap(specs.intern(CPU, dtype, array.shape, strides), storage, offset)
+
+
+def _extent(array: np.ndarray, strides: tuple[int, ...]) -> tuple[int, int, int]:
+    """The lowest address that the array touches, the bytes from there, the first's offset."""
+    if not array.size:
+        return array.ctypes.data, 0, 0
+    low = sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True) if s < 0)
+    high = sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True) if s > 0)
+    itemsize = array.itemsize
+    return array.ctypes.data + low * itemsize, (high - low + 1) * itemsize, -low
+
+
+def wrap(spec: Any, storage: Storage, offset: int = 0) -> Any:
+    """A tensor over a storage."""
+    cls = tape.tensor_class
+    out = cls.__new__(cls)
+    out.spec = spec
+    out.storage = storage
+    out.offset = offset
+    out.record = None
+    out.base = None
+    return out
+
+
+def address_of(self: Any) -> int:
+    """The address of the first element, 0 for none."""
+    if not self.spec.numel:
+        return 0
+    wait(self.spec.device, "data_ptr")
+    return self.storage.address + self.offset * self.spec.itemsize
+
+
+# -- Python numbers ------------------------------------------------------------------------------
+def item(self: Any) -> Any:
+    """The only element as a Python number; waits for the device.
+
+    Raises RuntimeError for tensors of another size, or without data.
+    """
+    if self.spec.numel != 1:
+        raise RuntimeError(f"a Tensor with {self.spec.numel} elements cannot be converted to "
+                           f"Scalar: {self.spec!r}")
+    return host_array(self, "item").reshape(()).astype(_wide(self.spec.dtype)).item()
+
+
+def _wide(dtype: DType) -> Any:
+    return np.float32 if dtype is dtypes.bfloat16 else dtype.numpy
+
+
+def host_array(self: Any, reason: str) -> np.ndarray:
+    """The elements as an array, after waiting; RuntimeError on the meta device."""
+    device = self.spec.device
+    if not backend_of(device).has_data:
+        raise RuntimeError(f"Tensor.{reason}() cannot be called on meta tensors: {self.spec!r}")
+    wait(device, reason)
+    return tensor_array(self)
+
+
+def tolist(self: Any) -> Any:
+    """Nested lists of Python numbers; a number for a 0-dim tensor."""
+    if not self.spec.ndim:
+        return item(self)
+    return host_array(self, "tolist").astype(_wide(self.spec.dtype)).tolist()
+
+
+def truth(self: Any) -> bool:
+    """The truth of the only element."""
+    if self.spec.numel != 1:
+        what = "no values" if not self.spec.numel else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous: {self.spec!r}")
+    return bool(item(self))
+
+
+def as_int(self: Any) -> int:
+    """int(tensor)."""
+    return int(item(self))
+
+
+def as_index(self: Any) -> int:
+    """The only element of an integer tensor, as an index."""
+    if self.spec.dtype.category > 1 or self.spec.numel != 1:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(item(self))
+
+
+def as_float(self: Any) -> float:
+    """float(tensor)."""
+    return float(item(self))
+
+
+def as_complex(self: Any) -> complex:
+    """complex(tensor)."""
+    return complex(item(self))
+
+
+# -- making tensors ------------------------------------------------------------------------------
+def tensor(data: Any, *, dtype: DType | None = None, device: Any = None,
+           requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """A new tensor of a Python number, nested lists, an array or a tensor (copied).
+
+    Without ``dtype``: bool, int64, the default dtype or its complex dtype, by the kind of the
+    values; an array's or tensor's own dtype.  Raises ValueError for ragged lists, TypeError for
+    what is no number, RuntimeError for integers that the dtype cannot hold.
+    """
+    if isinstance(data, TensorBase):
+        made = to(data.detach().clone(), device, dtype)  # type: ignore[attr-defined]
+        return made.requires_grad_(requires_grad)
+    array = array_of_data(data, dtype)
+    made = copied(array, _target_device(device))
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def _target_device(device: Any) -> Device:
+    if device is not None:
+        return Device(device)
+    return tape_device() or CPU
+
+
+def tape_device() -> Device | None:
+    """The thread's default device."""
+    return default_device()
+
+
+def copied(array: np.ndarray, device: Device) -> Any:
+    """A tensor with memory of its own holding the array's elements."""
+    source = from_numpy(np.array(array, order="C", copy=True))
+    backend = backend_of(device)
+    spec = specs.contiguous(device, source.spec.dtype, source.spec.shape)
+    storage = Storage(device, backend.memory.allocate(spec.nbytes), spec.nbytes, backend.owner)
+    made = wrap(spec, storage)
+    if backend.has_data:
+        # Nothing is pending on a new block, so its bytes may be set at once.
+        tensor_array(made)[...] = tensor_array(source)
+    return made
+
+
+def array_of_data(data: Any, dtype: DType | None) -> np.ndarray:
+    """Python values as an array of the dtype that the tensor will have."""
+    if isinstance(data, (np.ndarray, np.generic)):
+        array = np.asarray(data)
+        if array.dtype == object:
+            raise TypeError("can't convert np.ndarray of type numpy.object_.")
+        return array if dtype is None else _cast_array(array, dtype)
+    values = _plain(data)
+    dtype = dtype or _dtype_of(values)
+    try:
+        return _filled(values, dtype)
+    except (ValueError, TypeError, OverflowError) as failure:
+        raise _data_error(failure, values, dtype) from None
+
+
+def _filled(values: Any, dtype: DType) -> np.ndarray:
+    if dtype.category == 1:
+        wide = np.array(values)
+        if wide.dtype.kind in "fc" and wide.size:
+            wide = np.trunc(wide.real)
+        if wide.dtype == object:
+            raise OverflowError("Overflow when unpacking long long")
+        array = wide.astype(np.int64) if wide.size else np.zeros(wide.shape, np.int64)
+        narrow = array.astype(dtype.numpy)
+        if dtype is not dtypes.uint8 and (narrow != array).any():
+            raise OverflowError(f"value cannot be converted to type {dtype.name} without overflow")
+        return narrow
+    if dtype.category == 2 and np.array(values).dtype.kind == "c":
+        raise TypeError("value cannot be converted from complex to float")
+    return np.array(values, dtype=np.float64 if dtype.category == 2 else dtype.numpy).astype(
+        dtype.numpy)
+
+
+def _data_error(failure: Exception, values: Any, dtype: DType) -> Exception:
+    text = str(failure)
+    if "inhomogeneous" in text or "sequence" in text:
+        return ValueError(f"expected sequence of equal length at every depth: {text}")
+    if isinstance(failure, OverflowError):
+        return RuntimeError(text)
+    return TypeError(f"tensor(): cannot make a {dtype.name} tensor of this data: {text}")
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, TensorBase):
+        return tolist(data)
+    if isinstance(data, (list, tuple, range)):
+        return [_plain(each) for each in data]
+    if isinstance(data, (bool, int, float, complex, np.generic)):
+        return data
+    if hasattr(data, "__array__") or hasattr(data, "__iter__"):
+        return np.asarray(data).tolist()
+    raise TypeError(f"tensor(): data of type {type(data).__name__} is no number, list or array")
+
+
+def _dtype_of(values: Any) -> DType:
+    kind = np.array(values).dtype.kind if not _is_empty(values) else "f"
+    if kind == "b":
+        return dtypes.bool_
+    if kind in "iu":
+        return dtypes.int64
+    if kind == "O":
+        return dtypes.int64
+    default = default_dtype()
+    return default.to_complex() if kind == "c" else default
+
+
+def _is_empty(values: Any) -> bool:
+    while isinstance(values, list):
+        if not values:
+            return True
+        values = values[0]
+    return False
+
+
+def _cast_array(array: np.ndarray, dtype: DType) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return array.astype(dtype.numpy)
+
+
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Any:
+    """A tensor of the data, sharing its memory where that is possible."""
+    if isinstance(data, np.ndarray):
+        data = from_numpy(data)
+    if isinstance(data, TensorBase):
+        return to(data, device, dtype)
+    return tensor(data, dtype=dtype, device=device)
+
+
+class Defaults:
+    """Where `tensor` finds the default device and dtype; set by `api.defaults`."""
+
+    device: Any = staticmethod(lambda: None)
+    dtype: Any = staticmethod(lambda: dtypes.float32)
+
+
+def default_device() -> Device | None:
+    """The thread's default device, or None."""
+    return Defaults.device()
+
+
+def default_dtype() -> DType:
+    """The default float dtype."""
+    return Defaults.dtype()
+
+
+# -- copies between devices and dtypes ------------------------------------------------------------
+def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The tensor on a device and in a dtype: itself if it is that already.
+
+    ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``, with ``non_blocking``,
+    ``copy`` and ``memory_format``.
+    """
+    dtype, device, rest = _parse_to(self, args, dict(kwargs))
+    copy_wanted, memory_format = rest
+    spec = self.spec
+    out = self
+    if device is not None and device is not spec.device:
+        out = moved(self, device)
+    if dtype is not None and dtype is not spec.dtype:
+        keywords = {} if memory_format is None else {"memory_format": memory_format}
+        return ops.to_dtype.call((out, dtype), keywords)
+    if memory_format not in (None, formats.preserve_format) and not formats.is_in_format(
+            memory_format, out.spec.shape, out.spec.strides):
+        return ops.clone.call((out,), {"memory_format": memory_format})
+    return ops.clone.call((out,), None) if copy_wanted and out is self else out
+
+
+def _parse_to(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
+    flags = []
+    for value in args:
+        if isinstance(value, DType):
+            dtype = value
+        elif isinstance(value, TensorBase):
+            dtype, device = value.spec.dtype, value.spec.device
+        elif isinstance(value, (str, Device)) or (isinstance(value, int) and not isinstance(
+                value, bool)):
+            device = value
+        elif value is None or isinstance(value, bool):
+            flags.append(value)
+        else:
+            raise TypeError(f"to() received an invalid argument of type {type(value).__name__}")
+    other = kwargs.pop("other", None)
+    if other is not None:
+        dtype, device = other.spec.dtype, other.spec.device
+    kwargs.pop("non_blocking", None)
+    copy_wanted = kwargs.pop("copy", flags[1] if len(flags) > 1 and flags[0] is not None else False)
+    memory_format = kwargs.pop("memory_format", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    return dtype, None if device is None else Device(device), (bool(copy_wanted), memory_format)
+
+
+def moved(self: Any, device: Device) -> Any:
+    """The tensor's elements on another device."""
+    return ops.to_device.call((self, device), None)
+
+
+def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
+    """A copy with memory of its own; RuntimeError for a tensor that is no leaf."""
+    if id(self) in memo:
+        return memo[id(self)]
+    if self.grad_fn is not None:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
+                           "deepcopy protocol at the moment")
+    made = as_class(self.detach().clone(), type(self))
+    memo[id(self)] = made
+    if self.requires_grad:
+        made.requires_grad_(True)
+    if self.grad is not None:
+        made.grad = copy.deepcopy(self.grad, memo)
+    attributes = getattr(self, "__dict__", None)
+    if attributes:
+        made.__dict__.update(copy.deepcopy(attributes, memo))
+    return made
+
+
+def as_class(self: Any, cls: Any) -> Any:
+    """The same tensor as an instance of a subclass."""
+    if type(self) is cls:
+        return self
+    if not issubclass(cls, TensorBase):
+        raise TypeError(f"as_subclass expects a subclass of Tensor, not {cls.__name__}")
+    out = cls.__new__(cls)
+    out.spec, out.storage, out.offset = self.spec, self.storage, self.offset
+    out.record, out.base = self.record, self.base
+    return out
+
+
+def reduced(self: Any) -> Any:
+    """What pickle keeps: class, dtype, shape, bytes, requires_grad."""
+    if self.grad_fn is not None:
+        raise RuntimeError("a tensor that is no leaf cannot be pickled; detach() it first")
+    array = np.ascontiguousarray(host_array(self.detach(), "pickle"))
+    attributes = getattr(self, "__dict__", None) or None
+    return rebuild, (type(self), self.spec.dtype.name, self.spec.shape, array.tobytes(),
+                     self.requires_grad, attributes)
+
+
+def rebuild(cls: Any, dtype: str, shape: tuple[int, ...], data: bytes, requires_grad: bool,
+            attributes: Any) -> Any:
+    """A tensor again from what pickle kept."""
+    array = np.frombuffer(data, dtypes.BY_NAME[dtype].numpy).reshape(shape)
+    made = as_class(copied(array, CPU), cls)
+    if attributes:
+        made.__dict__.update(attributes)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def part(self: Any, which: int) -> Any:
+    """The real (0) or imaginary (1) parts as a view."""
+    if not self.spec.dtype.is_complex:
+        if which:
+            raise RuntimeError(f"imag is not implemented for tensors with non-complex dtypes: "
+                               f"{self.spec!r}")
+        return self
+    return ops.complex_part.call((self, which), None)
+
+
+# -- DLPack --------------------------------------------------------------------------------------
+def dlpack_device(self: Any) -> tuple[int, int]:
+    """(device type, index) in DLPack's numbering: 1 is the CPU."""
+    if self.spec.device is not CPU:
+        raise BufferError(f"no DLPack device for {self.spec.device}")
+    return 1, 0
+
+
+def dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+           copy: bool | None = None) -> Any:
+    """A DLPack capsule over the tensor's memory (versioned where the consumer asks for 1.x)."""
+    if tape.requires_grad(self):
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if self.spec.dtype is dtypes.bfloat16:
+        raise BufferError("bfloat16 cannot be exported through NumPy's DLPack")
+    dlpack_device(self)
+    source = self.clone() if copy else self
+    keywords = {} if max_version is None else {"max_version": max_version}
+    if source.storage.read_only and max_version is None:
+        raise BufferError("a read-only tensor needs a DLPack 1.x consumer")
+    return shared_array(source).__dlpack__(**keywords)
+
+
+def from_dlpack(source: Any) -> Any:
+    """A tensor that shares the memory of any object with ``__dlpack__`` on the CPU."""
+    return from_numpy(np.from_dlpack(source))
+
+
+__all__ = ["array_of", "from_dlpack", "from_numpy", "tensor"]

@@ -1,0 +1,1 @@
+from slipstream.core.dispatch.op cimport Op

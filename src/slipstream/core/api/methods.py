@@ -1,0 +1,59 @@
+"""Methods and functions made from ops: each binds its arguments and calls the door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.core.dispatch.op import Op
+
+
+def method_of(op: Op) -> Callable[..., Any]:
+    """The method ``tensor.op(...)``, with ``out=`` where the op takes it."""
+    bound: Op = op
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs and "out" in kwargs:
+            return bound(self, *args, **kwargs)
+        return bound.call((self, *args), kwargs)
+
+    return _named(method, op, op.name)
+
+
+def inplace_of(op: Op) -> Callable[..., Any]:
+    """The method ``tensor.op_(...)``."""
+    bound: Op = op
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return bound.call_inplace((self, *args), kwargs)
+
+    return _named(method, op, op.name + "_")
+
+
+def function_of(op: Op) -> Callable[..., Any]:
+    """The function ``slipstream.op(...)``."""
+    bound: Op = op
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and "out" in kwargs:
+            return bound(*args, **kwargs)
+        return bound.call(args, kwargs)
+
+    return _named(function, op, op.name)
+
+
+def inplace_function_of(op: Op) -> Callable[..., Any]:
+    """The function ``slipstream.op_(tensor, ...)``."""
+    bound: Op = op
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return bound.call_inplace(args, kwargs)
+
+    return _named(function, op, op.name + "_")
+
+
+def _named(function: Callable[..., Any], op: Op, name: str) -> Callable[..., Any]:
+    function.__name__ = name
+    function.__qualname__ = name
+    function.__doc__ = op.entry.doc
+    return function

@@ -1,0 +1,93 @@
+"""The public names of the package that belong to the core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipstream.core.api import defaults, install, interop
+from slipstream.core.api.printing import set_printoptions
+from slipstream.core.api.tensor import Size, Tensor
+from slipstream.core.dispatch import promotion
+from slipstream.core.dispatch.modes import DispatchMode, RecordMode, redispatch
+from slipstream.core.shapes import broadcast, formats
+from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.dtypes import DType, can_cast
+from slipstream.core.vocab.dtypes import promote as promote_types
+
+install.install()
+
+tensor = interop.tensor
+as_tensor = interop.as_tensor
+from_numpy = interop.from_numpy
+from_dlpack = interop.from_dlpack
+UntypedStorage = interop.UntypedStorage
+device = Device
+dtype = DType
+
+no_grad = defaults.no_grad
+enable_grad = defaults.enable_grad
+inference_mode = defaults.inference_mode
+set_grad_enabled = defaults.set_grad_enabled
+is_grad_enabled = defaults.is_grad_enabled
+is_inference_mode_enabled = defaults.is_inference_mode_enabled
+set_default_dtype = defaults.set_default_dtype
+get_default_dtype = defaults.get_default_dtype
+set_default_device = defaults.set_default_device
+get_default_device = defaults.get_default_device
+
+contiguous_format = formats.contiguous_format
+channels_last = formats.channels_last
+channels_last_3d = formats.channels_last_3d
+preserve_format = formats.preserve_format
+strided = formats.strided
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor."""
+    return isinstance(value, Tensor)
+
+
+def result_type(a: Any, b: Any) -> DType:
+    """The dtype that arithmetic on the two operands gives."""
+    return promotion.result_type((a, b))
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that shapes broadcast to; RuntimeError where they do not."""
+    try:
+        return Size(broadcast.broadcast_shapes(*[
+            (shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]))
+    except ValueError as failure:
+        raise RuntimeError(str(failure)) from None
+
+
+def numel(self: Tensor) -> int:
+    """The number of elements."""
+    return self.numel()
+
+
+def is_floating_point(self: Tensor) -> bool:
+    """Whether the dtype is a float dtype."""
+    return self.is_floating_point()
+
+
+def is_complex(self: Tensor) -> bool:
+    """Whether the dtype is complex."""
+    return self.is_complex()
+
+
+_OWN = (
+    "Tensor Size tensor as_tensor from_numpy from_dlpack UntypedStorage device dtype no_grad "
+    "enable_grad inference_mode set_grad_enabled is_grad_enabled is_inference_mode_enabled "
+    "set_default_dtype get_default_dtype set_default_device get_default_device contiguous_format "
+    "channels_last channels_last_3d preserve_format strided is_tensor result_type can_cast "
+    "promote_types broadcast_shapes numel is_floating_point is_complex DispatchMode RecordMode "
+    "redispatch set_printoptions"
+).split()
+
+globals().update(install.functions[""])
+globals().update(dtypes.BY_NAME)
+globals().update(dtypes.ALIASES)
+
+__all__ = sorted({*_OWN, *install.functions[""], *dtypes.BY_NAME, *dtypes.ALIASES})

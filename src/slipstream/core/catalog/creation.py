@@ -1,0 +1,184 @@
+"""New tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.catalog.table import define, ops
+from slipstream.core.dispatch.arguments import ints
+from slipstream.core.dispatch.entry import COMPOUND, CREATION, Entry
+from slipstream.core.dispatch.promotion import defaults, dtype_of_number
+from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.kernels.cpu.arrays import ArrayKernel, no_kernel
+from slipstream.core.shapes import formats
+from slipstream.core.shapes.strides import strides_like
+from slipstream.core.vocab import dtypes
+
+PLACE = "dtype? dtype=None, any layout=None, device? device=None"
+TAIL = f"{PLACE}, bool requires_grad=False, bool pin_memory=False"
+
+
+def _empty_shape(call: Any) -> Any:
+    shape = ints(call["size"])
+    dtype = call["dtype"] or defaults.dtype
+    given = call["memory_format"]
+    if given is None or given is formats.preserve_format:
+        return [(dtype, shape)]
+    return [(dtype, shape, formats.strides_for(given, shape))]
+
+
+def _strided_shape(call: Any) -> Any:
+    size, stride = tuple(call["size"]), tuple(call["stride"])
+    if len(size) != len(stride):
+        raise call.error(RuntimeError, f"dimensionality of sizes ({len(size)}) must match "
+                                       f"dimensionality of strides ({len(stride)})")
+    if any(step < 0 for step in stride):
+        raise call.error(RuntimeError, "empty_strided needs strides that are not negative")
+    return [(call["dtype"] or defaults.dtype, size, stride)]
+
+
+_nothing = Candidate("nothing", lambda plan, call: no_kernel)
+define(Entry(f"empty_memory(int[] size, {PLACE}, any memory_format=None)", CREATION,
+             shape=_empty_shape, method=False, path="", doc="Memory that is not filled."),
+       cpu=_nothing)
+define(Entry(f"empty_strided_memory(int[] size, int[] stride, {PLACE})", CREATION,
+             shape=_strided_shape, method=False, path="", doc="Memory that is not filled."),
+       cpu=_nothing)
+
+
+def _grad(tensor: Any, requires_grad: bool) -> Any:
+    return tensor.requires_grad_(True) if requires_grad else tensor
+
+
+def _empty(size: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+           pin_memory: bool, memory_format: Any) -> Any:
+    made = ops.empty_memory.call((ints(size), dtype, None, device, memory_format), None)
+    return _grad(made, requires_grad)
+
+
+def filled(size: Any, value: Any, dtype: Any, device: Any, requires_grad: bool = False) -> Any:
+    """A tensor of one value."""
+    made = ops.empty_memory.call((ints(size), dtype, None, device, None), None)
+    ops.fill.call_inplace((made, value), None)
+    return _grad(made, requires_grad)
+
+
+def _full(size: Any, fill_value: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+          pin_memory: bool) -> Any:
+    if dtype is None:
+        own = fill_value.spec.dtype if hasattr(fill_value, "spec") else dtype_of_number(fill_value)
+        dtype = own
+    return filled(size, fill_value, dtype, device, requires_grad)
+
+
+def creation(signature: str, function: Any, doc: str, **facts: Any) -> None:
+    """An entry of a function that makes tensors."""
+    facts.setdefault("path", signature.partition("(")[0])
+    facts.setdefault("method", False)
+    define(Entry(signature, COMPOUND, function=function, doc=doc, **facts))
+
+
+creation(f"empty(int... size, *, {TAIL}, any memory_format=None)", _empty,
+         "A tensor whose elements are not set.")
+creation(f"empty_strided(int[] size, int[] stride, *, {TAIL})",
+         lambda size, stride, dtype, layout, device, requires_grad, pin_memory: _grad(
+             ops.empty_strided_memory.call((tuple(size), tuple(stride), dtype, None, device), None),
+             requires_grad),
+         "A tensor of given strides whose elements are not set.")
+creation(f"zeros(int... size, *, {TAIL})",
+         lambda size, dtype, layout, device, requires_grad, pin_memory: filled(
+             size, 0, dtype, device, requires_grad), "Zeros.")
+creation(f"ones(int... size, *, {TAIL})",
+         lambda size, dtype, layout, device, requires_grad, pin_memory: filled(
+             size, 1, dtype, device, requires_grad), "Ones.")
+creation(f"full(int[] size, any fill_value, *, {TAIL})", _full,
+         "One value everywhere; its dtype is the value's unless given.")
+
+
+def _like(value: Any) -> Any:
+    def make(self: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+             pin_memory: bool, memory_format: Any, fill_value: Any = value) -> Any:
+        spec = self.spec
+        preserve = memory_format is None or memory_format is formats.preserve_format
+        strides = strides_like(spec.shape, spec.strides) if preserve else (
+            formats.strides_for(memory_format, spec.shape))
+        made = ops.empty_strided_memory.call(
+            (spec.shape, strides, dtype or spec.dtype, None, device or spec.device), None)
+        if fill_value is not None:
+            ops.fill.call_inplace((made, fill_value), None)
+        return _grad(made, requires_grad)
+
+    return make
+
+
+for _name, _value in (("empty", None), ("zeros", 0), ("ones", 1)):
+    creation(f"{_name}_like(Tensor self, *, {TAIL}, any memory_format=None)", _like(_value),
+             f"{_name} of the shape, dtype and layout of self.")
+creation(f"full_like(Tensor self, any fill_value, *, {TAIL}, any memory_format=None)",
+         lambda self, fill_value, *rest: _like(None)(self, *rest, fill_value=fill_value),
+         "One value in the shape, dtype and layout of self.")
+
+
+def _new(value: Any) -> Any:
+    def make(self: Any, size: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+             pin_memory: bool) -> Any:
+        spec = self.spec
+        if value is None:
+            made = ops.empty_memory.call(
+                (ints(size), dtype or spec.dtype, None, device or spec.device, None), None)
+            return _grad(made, requires_grad)
+        return filled(size, value, dtype or spec.dtype, device or spec.device, requires_grad)
+
+    return make
+
+
+for _name, _value in (("empty", None), ("zeros", 0), ("ones", 1)):
+    creation(f"new_{_name}(Tensor self, int... size, *, {TAIL})", _new(_value),
+             f"{_name} with the dtype and device of self.", path="", method=True)
+creation(f"new_full(Tensor self, int[] size, any fill_value, *, {TAIL})",
+         lambda self, size, fill_value, dtype, layout, device, requires_grad, pin_memory: filled(
+             size, fill_value, dtype or self.spec.dtype, device or self.spec.device, requires_grad),
+         "One value with the dtype and device of self.", path="", method=True)
+
+
+def _count(start: Any, end: Any, step: Any) -> int:
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (step > 0 and start > end) or (step < 0 and start < end):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign: "
+                           f"arange({start}, {end}, {step})")
+    if not all(math.isfinite(value) for value in (start, end, step)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    return max(0, math.ceil((end - start) / step))
+
+
+def _arange_kernel(outputs: list[Any], inputs: list[Any], numbers: Any, plan: Any) -> None:
+    start, step = numbers
+    out = outputs[0]
+    out[...] = (start + step * np.arange(out.size)).astype(out.dtype)
+
+
+define(Entry(f"range_of(int count, Number start, Number step, {PLACE})", CREATION, method=False,
+             path="", shape=lambda call: [(call["dtype"], (call["count"],))],
+             doc="start + step * index."),
+       cpu=Candidate("numpy arange", lambda plan, call: ArrayKernel("arange", _arange_kernel)))
+
+
+def _arange(start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: Any,
+            requires_grad: bool, pin_memory: bool) -> Any:
+    if end is None:
+        start, end = 0, start
+    values = [v.item() if hasattr(v, "item") else v for v in (start, end, step)]
+    if dtype is None:
+        whole = all(isinstance(v, int) for v in values)
+        dtype = dtypes.int64 if whole else defaults.dtype
+    count = _count(*values)
+    made = ops.range_of.call((count, values[0], values[2], dtype, None, device), None)
+    return _grad(made, requires_grad)
+
+
+creation(f"arange(any start, any end=None, any step=1, *, {TAIL})", _arange,
+         "start, start + step, ... up to but without end.")

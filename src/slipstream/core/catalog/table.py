@@ -1,0 +1,50 @@
+"""The table of ops: every entry becomes an op here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipstream.core.dispatch.entry import (
+    COMPOSITE,
+    COMPOUND,
+    POINTWISE,
+    REDUCTION,
+    VIEW,
+    Entry,
+)
+from slipstream.core.dispatch.formulas import formula_builder
+from slipstream.core.dispatch.kernels import kernel_builder
+from slipstream.core.dispatch.op import Op
+from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.dispatch.viewing import view_builder
+
+
+class Ops:
+    """The ops by name, as attributes: ``ops.add``."""
+
+    def __getattr__(self, name: str) -> Op:
+        try:
+            return table[name]
+        except KeyError:
+            raise AttributeError(f"there is no op named '{name}'") from None
+
+
+table: dict[str, Op] = {}
+ops = Ops()
+
+_BUILDERS: dict[str, Any] = {
+    POINTWISE: formula_builder, REDUCTION: formula_builder, COMPOSITE: formula_builder,
+    VIEW: view_builder, COMPOUND: None,
+}
+
+
+def define(entry: Entry, **kernels: Candidate | tuple[Candidate, ...]) -> Op:
+    """Make the op of an entry; ``kernels`` are its candidates by device type, best first."""
+    op = Op(entry, _BUILDERS.get(entry.kind, kernel_builder))
+    if op.name in table:
+        raise ValueError(f"op {op.name} is defined twice")
+    for device, candidates in kernels.items():
+        several = isinstance(candidates, tuple)
+        op.kernels[device] = candidates if several else (candidates,)
+    table[op.name] = op
+    return op

@@ -1,0 +1,204 @@
+"""Views: other geometries over the same storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipstream.core.catalog.table import define, ops
+from slipstream.core.dispatch.arguments import ints
+from slipstream.core.dispatch.entry import COMPOUND, VIEW, Entry
+from slipstream.core.shapes import strides as layouts
+from slipstream.core.shapes import views
+from slipstream.core.shapes.broadcast import reduce_dims_for
+
+
+def inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    places = [0] * len(dims)
+    for place, dim in enumerate(dims):
+        places[dim % len(dims)] = place
+    return tuple(places)
+
+
+def view_op(signature: str, geometry: Any, gradient: Any, doc: str, **facts: Any) -> None:
+    """An entry whose result shares the operand's storage."""
+    facts.setdefault("path", signature.partition("(")[0])
+    define(Entry(signature, VIEW, geometry=geometry, gradient={"self": gradient}, doc=doc, **facts))
+
+
+def _viewed(spec: Any, size: Any) -> Any:
+    return views.view(spec.shape, spec.strides, ints(size))
+
+
+def _squeezed(spec: Any, dim: Any) -> Any:
+    dims = None if dim is None else ints(dim)
+    return views.squeeze(spec.shape, spec.strides, dims)
+
+
+view_op("view(Tensor self, int... size)", _viewed,
+        lambda g, self_spec: g.reshape(self_spec.shape),
+        "The same elements in another shape; raises where strides do not allow it.", path="")
+view_op("permute(Tensor self, int... dims)",
+        lambda spec, dims: views.permute(spec.shape, spec.strides, ints(dims)),
+        lambda g, dims: g.permute(inverse(ints(dims))) if ints(dims) else g,
+        "The dims in another order.")
+view_op("transpose(Tensor self, int dim0, int dim1)",
+        lambda spec, dim0, dim1: views.transpose(spec.shape, spec.strides, dim0, dim1),
+        lambda g, dim0, dim1: g.transpose(dim0, dim1),
+        "Two dims swapped.", aliases=("swapaxes", "swapdims"))
+view_op("expand(Tensor self, int... size, *, bool implicit=False)",
+        lambda spec, size, implicit: views.expand(spec.shape, spec.strides, ints(size)),
+        lambda g, self_spec: ops.sum_to(g, self_spec.shape),
+        "Dims of size one repeated without copying.", path="")
+view_op("squeeze(Tensor self, int[]? dim=None)", _squeezed,
+        lambda g, self_spec: g.reshape(self_spec.shape),
+        "Dims of size one left out.")
+view_op("unsqueeze(Tensor self, int dim)",
+        lambda spec, dim: views.unsqueeze(spec.shape, spec.strides, dim),
+        lambda g, dim: g.squeeze(dim),
+        "A dim of size one put in.")
+view_op("select(Tensor self, int dim, int index)",
+        lambda spec, dim, index: views.select(spec.shape, spec.strides, dim, index),
+        lambda g, self_spec, dim, index: ops.select_backward(g, self_spec, dim, index),
+        "One index of a dim, which is left out.")
+view_op("narrow(Tensor self, int dim, int start, int length)",
+        lambda spec, dim, start, length: views.narrow(
+            spec.shape, spec.strides, dim, start, length),
+        lambda g, self_spec, dim, start, length: ops.narrow_backward(
+            g, self_spec, dim, start, length),
+        "A range of a dim.")
+view_op("slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
+        lambda spec, dim, start, end, step: views.slice_(
+            spec.shape, spec.strides, dim, start, end, step),
+        lambda g, self_spec, dim, start, end, step: ops.slice_backward(
+            g, self_spec, dim, start, end, step),
+        "Every step-th index of a range of a dim; steps may be negative.", path="", method=False)
+view_op("diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1)",
+        lambda spec, offset, dim1, dim2: views.diagonal(
+            spec.shape, spec.strides, offset, dim1, dim2),
+        lambda g, self_spec, offset, dim1, dim2: ops.diagonal_backward(
+            g, self_spec, offset, dim1, dim2),
+        "The diagonal of two dims, as the last dim.")
+view_op("unfold(Tensor self, int dimension, int size, int step)",
+        lambda spec, dimension, size, step: views.unfold(
+            spec.shape, spec.strides, dimension, size, step),
+        lambda g, self_spec, dimension, size, step: ops.unfold_backward(
+            g, self_spec, dimension, size, step),
+        "Windows of a dim, as a new last dim.", path="")
+view_op("strided_view(Tensor self, int[] size, int[] stride, int delta)",
+        lambda spec, size, stride, delta: (tuple(size), tuple(stride), delta),
+        lambda g, self_spec, size, stride, delta: ops.strided_backward(
+            g, self_spec, size, stride, delta),
+        "Another geometry, delta elements from where the operand starts.", path="", method=False)
+view_op("detach(Tensor self)", lambda spec: (spec.shape, spec.strides, 0), lambda g: None,
+        "The same elements outside the tape.", path="")
+
+
+def _filled(g: Any, self_spec: Any, part: Any) -> Any:
+    """Zeros of the operand's shape with the gradient in the part that the view showed."""
+    zeros = ops.new_zeros(g, self_spec.shape)
+    part(zeros).copy_(g)
+    return zeros
+
+
+def compound(signature: str, function: Any, doc: str = "", **facts: Any) -> None:
+    """An entry that calls other ops."""
+    facts.setdefault("path", signature.partition("(")[0])
+    define(Entry(signature, COMPOUND, function=function, doc=doc, **facts))
+
+
+for _signature, _function in (
+    ("select_backward(Tensor g, any self_spec, int dim, int index)",
+     lambda g, spec, dim, index: _filled(g, spec, lambda z: ops.select.call((z, dim, index), None))),
+    ("narrow_backward(Tensor g, any self_spec, int dim, int start, int length)",
+     lambda g, spec, dim, start, length: _filled(
+         g, spec, lambda z: ops.narrow.call((z, dim, start, length), None))),
+    ("slice_backward(Tensor g, any self_spec, int dim, any start, any end, int step)",
+     lambda g, spec, dim, start, end, step: _filled(
+         g, spec, lambda z: ops.slice.call((z, dim, start, end, step), None))),
+    ("diagonal_backward(Tensor g, any self_spec, int offset, int dim1, int dim2)",
+     lambda g, spec, offset, dim1, dim2: _filled(
+         g, spec, lambda z: ops.diagonal.call((z, offset, dim1, dim2), None))),
+):
+    compound(_signature, _function, "Gradient of the view of the same name.", path="",
+             method=False)
+
+
+def _sum_to(g: Any, shape: Any) -> Any:
+    """Sum over the dims that broadcasting from ``shape`` repeated."""
+    shape = tuple(shape)
+    if g.spec.shape == shape:
+        return g
+    dims = reduce_dims_for(g.spec.shape, shape)
+    if dims:
+        g = ops.sum.call((g, dims, True), None)
+    return g if g.spec.shape == shape else ops.reshape.call((g, shape), None)
+
+
+def _reshape(self: Any, shape: Any) -> Any:
+    spec = self.spec
+    sizes = views.infer_shape(spec.numel, ints(shape))
+    if views.view_strides(spec.shape, spec.strides, sizes) is not None:
+        return ops.view.call((self, sizes), None)
+    return ops.view.call((ops.contiguous.call((self,), None), sizes), None)
+
+
+def _flatten(self: Any, start_dim: int, end_dim: int) -> Any:
+    return _reshape(self, views.flatten_shape(self.spec.shape, start_dim, end_dim))
+
+
+def _t(self: Any) -> Any:
+    if self.spec.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is "
+                           f"{self.spec.ndim}D: {self.spec!r}")
+    return ops.transpose.call((self, 0, 1), None) if self.spec.ndim == 2 else (
+        ops.view.call((self, self.spec.shape), None))
+
+
+def _as_strided(self: Any, size: Any, stride: Any, storage_offset: Any) -> Any:
+    """Checked at every call: whether the geometry fits depends on the storage."""
+    offset = self.offset if storage_offset is None else storage_offset
+    spec = self.spec
+    views.check_as_strided(tuple(size), tuple(stride), offset,
+                           self.storage.nbytes // spec.itemsize)
+    return ops.strided_view.call((self, tuple(size), tuple(stride), offset - self.offset), None)
+
+
+def _strided_backward(g: Any, spec: Any, size: Any, stride: Any, delta: int) -> Any:
+    """Elements that the view shows several times add up."""
+    if not layouts.is_dense_non_overlapping(spec.shape, spec.strides):
+        raise RuntimeError(f"as_strided of {spec!r} has no gradient: its elements overlap or have "
+                           "gaps\n  mend: call contiguous() first")
+    places = ops.arange.call((0, spec.numel), {"device": g.spec.device})
+    buffer = ops.new_zeros.call((g, (max(spec.numel, 1),)), None)
+    index = _as_strided(places, size, stride, delta) if spec.numel else places
+    flat = ops.reshape.call((index, (-1,)), None)
+    total = ops.index_put.call((buffer, [flat], ops.reshape.call((g, (-1,)), None), True), None)
+    return _as_strided(total, spec.shape, spec.strides, 0)
+
+
+compound("strided_backward(Tensor g, any self_spec, int[] size, int[] stride, int delta)",
+         _strided_backward, "Gradient of strided_view.", path="", method=False)
+compound("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
+         _as_strided, "Any geometry over the storage, checked against its size.")
+compound("sum_to(Tensor self, int[] size)", _sum_to, "Sum to a shape that broadcasts to this one.",
+         path="", aliases=("sum_to_size",))
+compound("reshape(Tensor self, int... shape)", _reshape,
+         "The same elements in another shape: a view where strides allow it, else a copy.")
+compound("flatten(Tensor self, int start_dim=0, int end_dim=-1)", _flatten,
+         "Dims from start_dim to end_dim made one.")
+compound("t(Tensor self)", _t, "A matrix transposed.")
+compound("expand_as(Tensor self, Tensor other)",
+         lambda self, other: ops.expand.call((self, other.spec.shape), None),
+         "Expanded to the shape of other.", path="")
+compound("view_as(Tensor self, Tensor other)",
+         lambda self, other: ops.view.call((self, other.spec.shape), None),
+         "Viewed in the shape of other.", path="")
+compound("reshape_as(Tensor self, Tensor other)",
+         lambda self, other: _reshape(self, other.spec.shape),
+         "Reshaped to the shape of other.", path="")
+compound("movedim(Tensor self, int[] source, int[] destination)",
+         lambda self, source, destination: ops.permute.call(
+             (self, views.movedim_order(self.spec.ndim, source, destination)), None),
+         "Dims moved to other places.", aliases=("moveaxis",))
+LAYOUTS = layouts

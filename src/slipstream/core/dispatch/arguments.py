@@ -1,0 +1,133 @@
+"""Binding arguments the long way: keywords, variadic sizes, and what is wrong with a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.dispatch.signature import (
+    NUMBER,
+    OPTIONAL_TENSOR,
+    TENSOR,
+    TENSOR_OR_NUMBER,
+    TENSORS,
+    Parameter,
+)
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.dtypes import DType
+from slipstream.core.vocab.records import TensorBase
+
+# NumPy's names for the same parameters, which PyTorch accepts too.
+SYNONYMS = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self",
+            "x2": "other"}
+
+
+def bind_arguments(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments in order; raises TypeError as PyTorch does where they do not fit."""
+    names = op.names
+    if op.variadic >= 0 and len(args) > op.variadic + 1:
+        args = (*args[:op.variadic], tuple(args[op.variadic:]))
+    if len(args) > op.positional:
+        raise TypeError(f"{op.name}() takes {_count(op.positional, 'positional argument')} "
+                        f"but {len(args)} were given")
+    values = list(args) + list(op.defaults[len(args):])
+    given = set(names[:len(args)])
+    for key, value in kwargs.items():
+        name = key if key in names else SYNONYMS.get(key, key)
+        if name not in names:
+            raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
+        if name in given:
+            raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
+        given.add(name)
+        values[names.index(name)] = value
+    missing = [p.name for p in op.signature.parameters if p.required and p.name not in given]
+    if missing and not (op.variadic >= 0 and missing == [names[op.variadic]]):
+        listed = ", ".join(f"'{name}'" for name in missing)
+        raise TypeError(f"{op.name}() missing {len(missing)} required positional arguments: "
+                        f"{listed}")
+    if missing:
+        values[op.variadic] = ()
+    return tuple(values)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a Python or NumPy number (bool included)."""
+    return isinstance(value, (int, float, complex, np.number, np.bool_))
+
+
+def check_types(op: Any, values: Any) -> None:
+    """Raise TypeError for an argument that is not of its parameter's type."""
+    for parameter, value in zip(op.signature.parameters, values, strict=True):
+        if not _fits(parameter, value):
+            raise TypeError(
+                f"{op.name}(): argument '{parameter.name}' must be {_wanted(parameter)}, "
+                f"not {_type_name(value)}"
+            )
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, (tuple, list)) and value:
+        return f"{type(value).__name__} of {type(value[0]).__name__}"
+    return type(value).__name__
+
+
+def _wanted(parameter: Parameter) -> str:
+    names = {"Tensor|Number": "Tensor or Number", "Tensor[]": "tuple of Tensors",
+             "int[]": "tuple of ints", "int...": "tuple of ints", "int[]?": "tuple of ints",
+             "Tensor?": "Tensor"}
+    return names.get(parameter.type, parameter.type.rstrip("?"))
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _is_ints(value: Any) -> bool:
+    if _is_int(value):
+        return True
+    return isinstance(value, (tuple, list)) and all(_is_int(each) for each in value)
+
+
+def _is_tensors(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(v, TensorBase) for v in value)
+
+
+_CHECKS: dict[str, Any] = {
+    "int": _is_int, "int[]": _is_ints, "int...": _is_ints, "Offset": _is_int,
+    "bool": lambda v: isinstance(v, (bool, np.bool_, int)),
+    "float": is_number, "str": lambda v: isinstance(v, str),
+    "dtype": lambda v: isinstance(v, DType),
+    "device": lambda v: isinstance(v, (str, Device, int)),
+    "any": lambda v: True, "Generator": lambda v: True,
+}
+
+
+def _fits(parameter: Parameter, value: Any) -> bool:
+    kind = parameter.kind
+    if value is None and (parameter.default is None or parameter.type == "any"):
+        return True
+    if kind == TENSOR:
+        return isinstance(value, TensorBase)
+    if kind == OPTIONAL_TENSOR:
+        return value is None or isinstance(value, TensorBase)
+    if kind == TENSOR_OR_NUMBER:
+        return isinstance(value, TensorBase) or is_number(value)
+    if kind == TENSORS:
+        return _is_tensors(value)
+    if kind == NUMBER:
+        return is_number(value) or (value is None and parameter.type.endswith("?"))
+    if value is None:
+        return parameter.type.endswith("?") or parameter.default is None
+    return bool(_CHECKS[parameter.type.rstrip("?")](value))
+
+
+def ints(value: Any) -> tuple[int, ...]:
+    """An int or a sequence of ints as a tuple of Python ints."""
+    if isinstance(value, (tuple, list)):
+        return tuple(int(each) for each in value)
+    return (int(value),)

@@ -1,0 +1,62 @@
+"""A call that is met for the first time, as the builders of plans see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipstream.core.dispatch.arguments import check_types
+from slipstream.core.vocab.devices import CPU, Device
+from slipstream.core.vocab.errors import explain
+from slipstream.core.vocab.modes import ModeState
+from slipstream.core.vocab.records import Spec, TensorBase
+
+
+class Call:
+    """The op, its arguments by name, the target of an in-place or ``out=`` form."""
+
+    def __init__(self, op: Any, state: ModeState, values: Any, target: Any, form: int) -> None:
+        check_types(op, values)
+        self.op = op
+        self.state = state
+        self.values = values
+        self.target = target
+        self.form = form
+        self.arguments: dict[str, Any] = dict(zip(op.names, values, strict=True))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def spec(self, name: str) -> Spec:
+        """The spec of a tensor argument."""
+        return self.arguments[name].spec
+
+    def tensors(self) -> list[TensorBase]:
+        """Every tensor among the arguments, lists opened, in order."""
+        found: list[TensorBase] = []
+        for value in self.values:
+            if isinstance(value, TensorBase):
+                found.append(value)
+            elif isinstance(value, (tuple, list)):
+                found.extend(each for each in value if isinstance(each, TensorBase))
+        return found
+
+    def error(self, kind: type[Exception], rule: str, mend: str = "") -> Exception:
+        """An error of ``kind`` in the common format."""
+        return kind(explain(self.op.name, self.arguments, rule, mend))
+
+    def device(self) -> Device:
+        """The device of the call; raises RuntimeError where operands are on several."""
+        found = [tensor.spec.device for tensor in self.tensors()]
+        if isinstance(self.target, TensorBase):
+            found.append(self.target.spec.device)
+        if not found:
+            return self.state.device or CPU
+        for device in found[1:]:
+            if device is not found[0]:
+                raise self.error(
+                    RuntimeError,
+                    "Expected all tensors to be on the same device, but found at least two "
+                    f"devices, {found[0]} and {device}!",
+                    f"move one of them, for example with .to('{found[0]}')",
+                )
+        return found[0]

@@ -1,0 +1,80 @@
+"""The entry: everything that is known of an op, in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from slipstream.core.dispatch.promotion import arithmetic
+
+POINTWISE = "pointwise"
+REDUCTION = "reduction"
+COMPOSITE = "composite"
+VIEW = "view"
+LIBRARY = "library"
+INDEX = "index"
+RANDOM = "random"
+COMPOUND = "compound"
+CREATION = "creation"
+
+# Kinds whose entries are formulas; the others hold kernels, geometry or calls of other ops.
+FORMULA_KINDS = (POINTWISE, REDUCTION, COMPOSITE)
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One op.
+
+    signature: parameters and their types (see `signature`).
+    kind: pointwise, reduction, composite (formulas); view; library, index, random (kernels);
+        compound (calls other ops); creation.
+    formula: the maths, over operators and methods, called with symbols once per recipe.
+    promotion: (call) -> (dtype computed in, dtype of the result, or a tuple of these): a rule of
+        `promotion`.
+    gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
+        parameters, ``out`` and ``<parameter>_spec``; what a formula names is what is saved.
+    geometry: for views, (spec, ...) -> (shape, strides, offset delta).
+    shape: for kernels, (call) -> list of (dtype, shape) of the results.
+    function: for compound ops, the Python function.
+    check: (call) -> None; raises for operands that the op refuses.
+    path: where users find the function, such as ``nn.functional.relu``; "" for methods only.
+    method, inplace, out: whether there is a method, an in-place form, an ``out=`` form.
+    converts: whether in-place and out= forms may cast to a lower kind, as copy_ does.
+    layout: (call, shape) -> strides of the result, where they do not follow the operands.
+    aliases: other names of function and method.
+    waits: ``never``, ``always`` or ``data``: whether a call waits for the device.
+    samples: () -> list of (args, kwargs) over NumPy arrays; reference: the same in NumPy.
+    exceptions: check name -> reason, for what conformance finds different on purpose.
+    """
+
+    signature: str
+    kind: str
+    formula: Function | None = None
+    promotion: Function = arithmetic
+    gradient: dict[str, Function] = field(default_factory=dict)
+    geometry: Function | None = None
+    shape: Function | None = None
+    function: Function | None = None
+    check: Function | None = None
+    path: str | None = None
+    method: bool = True
+    inplace: bool = False
+    out: bool = False
+    converts: bool = False
+    layout: Function | None = None
+    aliases: tuple[str, ...] = ()
+    waits: str = "never"
+    deterministic: bool = True
+    samples: Function | None = None
+    reference: Function | None = None
+    dtypes: tuple[str, ...] = ("bool", "int", "float", "complex")
+    doc: str = ""
+    exceptions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The op's name: the signature's first word."""
+        return self.signature.partition("(")[0].strip()

@@ -1,0 +1,253 @@
+"""Plans of entries that are formulas: pointwise ops, reductions and composites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slipstream.core.dispatch.calls import Call
+from slipstream.core.dispatch.gradients import rule_for
+from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
+from slipstream.core.dispatch.promotion import class_of_number
+from slipstream.core.dispatch.registry import considered_kernels, kernel_for
+from slipstream.core.dispatch.signature import STATIC
+from slipstream.core.dispatch.writing import fit_out
+from slipstream.core.fuse.trace import NumberArgument, TensorArgument, Traced, trace
+from slipstream.core.launch.door import backend_of
+from slipstream.core.shapes import broadcast, views
+from slipstream.core.shapes.specs import specs
+from slipstream.core.shapes.strides import output_strides_of_pointwise
+from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.dtypes import DType, can_cast
+from slipstream.core.vocab.modes import ModeState
+from slipstream.core.vocab.programs import ROW
+from slipstream.core.vocab.records import KERNEL, Kernel, Plan, Spec, TensorBase
+
+
+@dataclass(slots=True)
+class Recipe:
+    """What does not depend on sizes: promotion, program, kernel, which arguments enter it."""
+
+    op: Op
+    traced: Traced
+    results: tuple[DType, ...]
+    kernel: Kernel
+    operands: tuple[int, ...]
+    numbers: tuple[int, ...]
+    considered: list[tuple[str, str]] = field(default_factory=list)
+
+
+class FormulaBuilder:
+    """Makes plans from an entry's formula; a singleton, `formula_builder`."""
+
+    def plan(self, op: Op, state: ModeState, values: Any, target: Any, form: int,
+             flags: int) -> Plan:
+        """The plan of a call; raises the op's errors for operands that do not fit."""
+        call = Call(op, state, values, target, form)
+        device = call.device()
+        if op.entry.check is not None:
+            op.entry.check(call)
+        key = _recipe_key(call)
+        recipe = op.recipes.get(key)
+        if recipe is None:
+            recipe = op.recipes[key] = _make_recipe(call, device)
+        return _bind(recipe, call, device, flags)
+
+
+formula_builder = FormulaBuilder()
+
+
+def _recipe_key(call: Call) -> tuple[Any, ...]:
+    parts: list[Any] = [call.form]
+    for kind, value, default in zip(call.op.kinds, call.values, call.op.defaults, strict=True):
+        if isinstance(value, TensorBase):
+            parts.append(value.spec.kind)
+        elif kind == STATIC or value is default:
+            parts.append(tuple(value) if isinstance(value, list) else value)
+        else:
+            parts.append(type(value))
+    if isinstance(call.target, TensorBase):
+        parts.append(call.target.spec.dtype)
+    return tuple(parts)
+
+
+def promoted(call: Call) -> tuple[DType, DType]:
+    """The dtype that operands are computed in, and that of the result."""
+    return call.op.entry.promotion(call)
+
+
+def _make_recipe(call: Call, device: Any) -> Recipe:
+    op = call.op
+    common, result = promoted(call)
+    arguments = _trace_arguments(call, common)
+    outputs: Sequence[DType] = result if isinstance(result, tuple) else (result,)
+    if isinstance(call.target, TensorBase):
+        if not op.entry.converts:
+            _check_cast(call, outputs[0])
+        outputs = (call.target.spec.dtype,)
+    traced = trace(op.entry.formula, arguments, outputs)
+    names = op.names
+    kernel, considered = kernel_for(device, traced.program)
+    return Recipe(
+        op, traced, tuple(outputs), kernel,
+        tuple(names.index(name) for name in traced.operands),
+        tuple(names.index(name) for name in traced.number_names),
+        considered,
+    )
+
+
+def _check_cast(call: Call, result: DType) -> None:
+    target = call.target.spec.dtype
+    if not can_cast(result, target):
+        raise call.error(
+            RuntimeError,
+            f"result type {result.name} can't be cast to the desired output type {target.name}",
+            f"write the result to a tensor of dtype {result.name}",
+        )
+
+
+def _trace_arguments(call: Call, common: DType) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    rank = domain_rank(call)
+    for parameter, value in zip(call.op.signature.parameters, call.values, strict=True):
+        name = parameter.name
+        if isinstance(value, TensorBase):
+            dtype = value.spec.dtype
+            cls = dtype.compute if _keeps_class(call, name, dtype) else common.compute
+            arguments[name] = TensorArgument(dtype, cls, max(value.spec.ndim, min(rank, 1)))
+        elif parameter.kind == STATIC or value is None or value is parameter.default:
+            arguments[name] = value
+        else:
+            arguments[name] = NumberArgument(class_of_number(value))
+    return arguments
+
+
+def _keeps_class(call: Call, name: str, dtype: DType) -> bool:
+    """Masks stay bool, whatever the other operands are computed in."""
+    return name in ("condition", "mask") and dtype is dtypes.bool_
+
+
+def domain_rank(call: Call) -> int:
+    """The rank of the domain; a reduction of a scalar tensor sees one dim of size one."""
+    rank = max((tensor.spec.ndim for tensor in call.tensors()), default=0)
+    return max(rank, 1) if call.op.entry.kind != "pointwise" else rank
+
+
+def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
+    plan = Plan(recipe.op, recipe, KERNEL)
+    traced = recipe.traced
+    domain = _domain(recipe, call)
+    reduced = traced.reduced_dims
+    inputs = [call.values[position] for position in recipe.operands]
+    outs = _output_specs(recipe, domain, call, device)
+    if call.form != PLAIN:
+        outs = [_target_spec(call, outs[0], plan)]
+    plan.out_spec = outs[0]
+    plan.out_specs = tuple(outs)
+    plan.outputs = len(outs) if not traced.single else 1
+    plan.operands = recipe.operands
+    plan.numbers = recipe.numbers
+    plan.backend = backend_of(device)
+    plan.kernel = recipe.kernel
+    if plan.backend.has_data:
+        strides = [_aligned(outs[i], traced, i, domain) for i in range(len(outs))]
+        strides += [_strides(tensor.spec, domain) for tensor in inputs]
+        plan.binding = recipe.kernel.bind(domain, reduced, strides)
+    if flags:
+        plan.rule = rule_for(recipe.op, flags, call)
+    return plan
+
+
+def _domain(recipe: Recipe, call: Call) -> tuple[int, ...]:
+    shapes = [call.values[position].spec.shape for position in recipe.operands]
+    if not shapes or call.form == IN_PLACE:
+        shapes = [tensor.spec.shape for tensor in call.tensors()]
+    try:
+        domain = shapes[0] if len(shapes) == 1 else broadcast.broadcast_shapes(*shapes)
+    except (RuntimeError, ValueError) as failure:
+        raise call.error(RuntimeError, str(failure),
+                         "reshape or expand one of them so that sizes agree or are 1") from None
+    if call.op.entry.kind != "pointwise" and not domain:
+        return (1,)
+    return domain
+
+
+def _output_specs(recipe: Recipe, domain: tuple[int, ...], call: Call, device: Any) -> list[Spec]:
+    found = []
+    traced = recipe.traced
+    tensors = call.tensors()
+    shape = () if all(t.spec.ndim == 0 for t in tensors) else domain
+    for i, dtype in enumerate(recipe.results):
+        output = traced.program.outputs[i]
+        if traced.program.has_rows and traced.program.level_of(output.value) == ROW:
+            keepdim = traced.keepdims[i] and bool(shape)
+            reduced = reduced_shape(domain, traced.reduced_dims, keepdim)
+            found.append(specs.contiguous(device, dtype, reduced))
+        elif call.op.entry.layout is not None:
+            found.append(specs.intern(device, dtype, shape, call.op.entry.layout(call, shape)))
+        else:
+            found.append(pointwise_spec(device, dtype, shape, tensors))
+    return found
+
+
+def pointwise_spec(device: Any, dtype: DType, shape: tuple[int, ...],
+                   inputs: Sequence[TensorBase]) -> Spec:
+    """The spec of a new pointwise result: the operands' memory format is kept."""
+    if all(tensor.spec.contiguous for tensor in inputs):
+        return specs.contiguous(device, dtype, shape)
+    geometry = [(tensor.spec.shape, tensor.spec.strides) for tensor in inputs]
+    return specs.intern(device, dtype, shape, output_strides_of_pointwise(shape, geometry))
+
+
+def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
+    """The shape after reducing ``dims``."""
+    if keepdim:
+        return tuple(1 if i in dims else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in dims)
+
+
+def _target_spec(call: Call, natural: Spec, plan: Plan) -> Spec:
+    target: TensorBase = call.target
+    if call.form == IN_PLACE and target.spec.shape != natural.shape:
+        raise call.error(
+            RuntimeError,
+            f"output with shape {list(target.spec.shape)} doesn't match the broadcast shape "
+            f"{list(natural.shape)}",
+            "use the form that returns a new tensor",
+        )
+    if call.form == OUT and fit_out(target, natural.shape):
+        plan.key = ()
+    return target.spec
+
+
+def _strides(spec: Spec, domain: tuple[int, ...]) -> tuple[int, ...]:
+    if spec.shape == domain:
+        return spec.strides
+    return broadcast.broadcast_strides(spec.shape, spec.strides, domain)
+
+
+def _aligned(spec: Spec, traced: Traced, place: int, domain: tuple[int, ...]) -> tuple[int, ...]:
+    """An output's strides over the domain's dims; 0 along reduced dims."""
+    output = traced.program.outputs[place]
+    reduced = traced.reduced_dims
+    if not traced.program.has_rows or traced.program.level_of(output.value) != ROW:
+        return _strides(spec, domain)
+    if traced.keepdims[place] and spec.ndim == len(domain):
+        return tuple(0 if i in reduced else s for i, s in enumerate(spec.strides))
+    steps = iter(spec.strides)
+    return tuple(0 if i in reduced else next(steps, 0) for i in range(len(domain)))
+
+
+def normalized_dims(call: Call, name: str = "dim") -> tuple[int, ...]:
+    """The dims of a reduction as a sorted tuple; all dims for None or ()."""
+    rank = call.spec("self").ndim
+    dim = call[name]
+    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
+        return tuple(range(rank))
+    given = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    return tuple(sorted(views.normalize_dims(given, rank)))
+
+
+__all__ = ["FormulaBuilder", "Recipe", "considered_kernels", "formula_builder", "normalized_dims",
+           "pointwise_spec", "promoted", "reduced_shape"]

@@ -1,0 +1,195 @@
+"""Gradients as formulas: what a rule saves, and how it runs as one plan.
+
+An entry's gradient is a formula for each differentiable parameter, over ``g`` (the gradient of
+the result), the op's parameters, ``out`` (the result) and ``<parameter>_spec``.  What it names is
+what the tape saves.  First order: the formulas of all inputs that want gradients are traced into
+one program with several results, an op of its own that the door calls like any other.  Where a
+formula calls more than primitives (views, products), and under ``create_graph``, the same
+functions are called with tensors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.core.dispatch.entry import COMPOSITE, Entry
+from slipstream.core.dispatch.op import PLAIN, Op
+from slipstream.core.dispatch.signature import NUMBER, TENSORS
+from slipstream.core.engine.tape import Rule
+from slipstream.core.fuse.symbols import NotAFormula
+from slipstream.core.vocab.dtypes import promote
+from slipstream.core.vocab.modes import ModeState, modes
+from slipstream.core.vocab.records import GradRecord, Node, TensorBase
+
+Formula = Callable[..., Any]
+
+
+class Hooks:
+    """The builder of formula plans, which imports this module; set by wiring."""
+
+    formula_builder: Any = None
+
+
+hooks = Hooks()
+
+
+class FormulaRule(Rule):
+    """The gradient of one op for one choice of inputs that want it."""
+
+    def __init__(self, op: Op, positions: tuple[int, ...]) -> None:
+        super().__init__(f"{_title(op.name)}Backward0", positions)
+        self.op = op
+        names = op.names
+        self.formulas = [op.entry.gradient[names[position]] for position in positions]
+        wanted = {name for formula in self.formulas for name in parameters_of(formula)}
+        self.saves_output = "out" in wanted
+        tensors, others = [], []
+        for place, name in enumerate(names):
+            if f"{name}_spec" in wanted:
+                others.append((place, True))
+            if name in wanted:
+                (tensors if _holds_tensors(op, place) else others).append((place, False))
+        self.saves = tuple(place for place, _ in tensors)
+        self.keeps = tuple(others)
+        self.program: Op | None = None
+        self.eager = _calls_ops(op, positions)
+        self.multiple = len(positions) == 1 and op.kinds[positions[0]] == TENSORS
+
+    def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+        """Gradients of the inputs; raises RuntimeError for a saved tensor that changed."""
+        known = self._values(node, grads)
+        if create_graph or self.eager or None in grads:
+            return self._with_tensors(known)
+        try:
+            return self._with_program(node, known)
+        except NotAFormula:
+            self.eager = True
+            return self._with_tensors(known)
+
+    def _values(self, node: Node, grads: list[Any]) -> dict[str, Any]:
+        names = self.op.names
+        known: dict[str, Any] = {"g": grads[0], "grads": grads}
+        for place, saved in zip(self.saves, node.saved, strict=True):
+            known[names[place]] = _unpack(saved, node)
+        for (place, spec), value in zip(self.keeps, node.values, strict=True):
+            known[f"{names[place]}_spec" if spec else names[place]] = value
+        if self.saves_output:
+            known["out"] = node.extra.unpack(node, _record_of(node))
+        return known
+
+    def _with_tensors(self, known: dict[str, Any]) -> list[Any]:
+        results = [_call(formula, known) for formula in self.formulas]
+        return list(results[0]) if self.multiple else results
+
+    def _with_program(self, node: Node, known: dict[str, Any]) -> list[Any]:
+        if self.program is None:
+            self.program = gradient_op(self, known)
+        program = self.program
+        dtypes = tuple(spec.dtype for spec in node.inputs)
+        values = [known[name] for name in program.names[:-1]]
+        values.append(dtypes)
+        state: ModeState = modes.current()
+        results = program.dispatch(state, tuple(values), None, PLAIN)
+        return list(results) if isinstance(results, tuple) else [results]
+
+
+def _unpack(saved: Any, node: Node) -> Any:
+    if isinstance(saved, list):
+        return [_unpack(each, node) for each in saved]
+    return None if saved is None or not hasattr(saved, "unpack") else saved.unpack(node, None)
+
+
+def _record_of(node: Node) -> Any:
+    """The record that gives an unpacked output its history back."""
+    if not modes.current().grad_enabled:
+        return None
+    record = GradRecord()
+    record.requires_grad = True
+    record.node = node
+    return record
+
+
+def _title(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("."))[:60].replace("_", "")
+
+
+def parameters_of(formula: Formula) -> tuple[str, ...]:
+    """The names that a formula asks for."""
+    return tuple(inspect.signature(formula).parameters)
+
+
+def _holds_tensors(op: Op, place: int) -> bool:
+    return "Tensor" in op.signature.parameters[place].type
+
+
+def _call(formula: Formula, known: dict[str, Any]) -> Any:
+    return formula(**{name: known[name] for name in parameters_of(formula)})
+
+
+def _calls_ops(op: Op, positions: tuple[int, ...]) -> bool:
+    """Gradients of kernels and views are calls of ops; only formulas can be one program."""
+    return op.entry.kind not in ("pointwise", "reduction", "composite")
+
+
+def rule_for(op: Op, flags: int, call: Any) -> Rule | None:
+    """The rule for the inputs that ``flags`` marks; None where none of them is differentiable."""
+    positions = tuple(
+        place for place, name in enumerate(op.names)
+        if flags >> place & 1 and name in op.entry.gradient
+        and _differentiable(call.values[place])
+    )
+    if not positions:
+        return None
+    # A scalar number and a tensor in the same place save differently.
+    kinds = tuple(isinstance(value, TensorBase) for value in call.values)
+    rule = op.rules.get((positions, kinds))
+    if rule is None:
+        rule = op.rules[positions, kinds] = FormulaRule(op, positions)
+    return rule
+
+
+def _differentiable(value: Any) -> bool:
+    if isinstance(value, TensorBase):
+        return value.spec.dtype.category >= 2
+    return value is not None
+
+
+def gradient_op(rule: FormulaRule, known: dict[str, Any]) -> Op:
+    """The op that computes all of a rule's gradients as one program."""
+    wanted = dict.fromkeys(name for formula in rule.formulas for name in parameters_of(formula))
+    declared = []
+    for name in wanted:
+        declared.append(f"{_type_in_gradient(rule.op, name, known[name])} {name}")
+    declared.append("any result_dtypes")
+    signature = f"{rule.op.name}_backward({', '.join(declared)})"
+    entry = Entry(signature, COMPOSITE, formula=_joint(rule.formulas, tuple(wanted)),
+                  promotion=_gradient_dtypes)
+    return Op(entry, hooks.formula_builder)
+
+
+def _type_in_gradient(op: Op, name: str, value: Any) -> str:
+    if isinstance(value, TensorBase):
+        return "Tensor"
+    if name in op.names and op.kinds[op.names.index(name)] in (NUMBER, 1):
+        return "Number?"
+    return "any"
+
+
+def _gradient_dtypes(call: Any) -> Any:
+    common = None
+    for tensor in call.tensors():
+        dtype = tensor.spec.dtype
+        if dtype.category >= 2:
+            common = dtype if common is None else promote(common, dtype)
+    return common, call["result_dtypes"]
+
+
+def _joint(formulas: list[Formula], names: tuple[str, ...]) -> Formula:
+    def joint(**known: Any) -> tuple[Any, ...]:
+        return tuple(_call(formula, known) for formula in formulas)
+
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    joint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return joint

@@ -1,0 +1,107 @@
+"""Plans of entries that hold kernels: library, index, random and creation kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from slipstream.core.dispatch.calls import Call
+from slipstream.core.dispatch.gradients import rule_for
+from slipstream.core.dispatch.op import PLAIN, Op
+from slipstream.core.dispatch.registry import considered_kernels
+from slipstream.core.dispatch.signature import NUMBER, TENSOR_OR_NUMBER
+from slipstream.core.dispatch.writing import fit_out
+from slipstream.core.launch.door import backend_of
+from slipstream.core.shapes.specs import specs
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.dtypes import can_cast
+from slipstream.core.vocab.modes import ModeState
+from slipstream.core.vocab.records import KERNEL, Plan, Spec, TensorBase
+
+
+@dataclass(slots=True)
+class KernelRecipe:
+    """The kernel chosen for a call, and those considered."""
+
+    op: Op
+    considered: list[tuple[str, str]] = field(default_factory=list)
+
+
+class KernelBuilder:
+    """Makes plans from an entry's shape rule and registered kernels."""
+
+    def plan(self, op: Op, state: ModeState, values: Any, target: Any, form: int,
+             flags: int) -> Plan:
+        """The plan of a call; raises the op's errors for operands that do not fit."""
+        call = Call(op, state, values, target, form)
+        device = requested_device(call)
+        if op.entry.check is not None:
+            op.entry.check(call)
+        shapes = op.entry.shape(call)
+        outs = [_spec(device, result) for result in shapes]
+        recipe = KernelRecipe(op)
+        plan = Plan(op, recipe, KERNEL)
+        if form != PLAIN:
+            outs = [_target(call, outs[0], plan)]
+        plan.out_spec = outs[0]
+        plan.out_specs = tuple(outs)
+        plan.outputs = len(outs)
+        plan.backend = backend_of(device)
+        plan.operands = _tensor_positions(op, values)
+        plan.numbers = _number_positions(op, values)
+        candidate, recipe.considered = considered_kernels(op, call, device)
+        plan.kernel = candidate.make(plan, call)
+        if flags:
+            plan.rule = rule_for(op, flags, call)
+        return plan
+
+
+kernel_builder = KernelBuilder()
+
+
+def requested_device(call: Call) -> Device:
+    """The ``device`` argument where the op has one and it is given, else the operands' device."""
+    given = call.arguments.get("device")
+    return Device(given) if given is not None else call.device()
+
+
+def _spec(device: Device, result: Any) -> Spec:
+    if len(result) == 3:
+        dtype, shape, strides = result
+        return specs.intern(device, dtype, shape, strides)
+    dtype, shape = result
+    return specs.contiguous(device, dtype, tuple(shape))
+
+
+def _target(call: Call, natural: Spec, plan: Plan) -> Spec:
+    target: TensorBase = call.target
+    dtype = target.spec.dtype
+    if not can_cast(natural.dtype, dtype) or (dtype is not natural.dtype
+                                              and call.op.entry.kind in ("library", "index")):
+        raise call.error(RuntimeError,
+                         f"Expected out tensor to have dtype {natural.dtype.name}, but got "
+                         f"{dtype.name} instead")
+    if target.spec.shape != natural.shape:
+        if call.form == 1:
+            raise call.error(RuntimeError,
+                             f"output with shape {list(target.spec.shape)} doesn't match the "
+                             f"result's shape {list(natural.shape)}")
+        fit_out(target, natural.shape)
+        plan.key = ()
+    return target.spec
+
+
+def _tensor_positions(op: Op, values: Any) -> tuple[int, ...]:
+    return tuple(
+        place for place, value in enumerate(values)
+        if isinstance(value, TensorBase)
+        or (isinstance(value, (tuple, list)) and value and isinstance(value[0], TensorBase))
+    )
+
+
+def _number_positions(op: Op, values: Any) -> tuple[int, ...]:
+    return tuple(
+        place for place, value in enumerate(values)
+        if op.kinds[place] == NUMBER
+        or (op.kinds[place] == TENSOR_OR_NUMBER and not isinstance(value, TensorBase))
+    )

@@ -1,0 +1,64 @@
+from slipstream.core.vocab.records cimport (
+    Backend, GradRecord, Kernel, Memory, Node, OpBase, Plan, Slots, Spec, Storage, TensorBase
+)
+from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.engine.tape cimport Rule, Tape
+from slipstream.core.launch.door cimport LaunchDoor
+
+cdef extern from *:
+    """
+    static PyObject* slip_no_arguments = NULL;
+    static CYTHON_INLINE PyObject* slip_new(PyObject* cls) {
+        if (slip_no_arguments == NULL) slip_no_arguments = PyTuple_New(0);
+        return ((PyTypeObject*)cls)->tp_new((PyTypeObject*)cls, slip_no_arguments, NULL);
+    }
+    """
+    object slip_new(object cls)
+
+cdef ModeTable modes
+cdef Tape tape
+cdef LaunchDoor door
+cdef Slots slots
+cdef PlanTable plan_table
+
+cdef class PlanTable:
+    cdef public list ring
+    cdef public Py_ssize_t limit
+    cdef public Py_ssize_t hand
+    cpdef void keep(self, Op op, Plan plan)
+
+cdef class Op(OpBase):
+    cdef public object entry
+    cdef public object signature
+    cdef public object builder
+    cdef public object function
+    cdef public tuple names
+    cdef public tuple kinds
+    cdef public tuple defaults
+    cdef public tuple tails
+    cdef public Py_ssize_t count
+    cdef public Py_ssize_t positional
+    cdef public Py_ssize_t required
+    cdef public Py_ssize_t variadic
+    cdef public bint compound
+    cdef public dict plans
+    cdef public dict binary
+    cdef public dict recipes
+    cdef public dict rules
+    cdef public dict kernels
+    cpdef object call(self, tuple args, dict kwargs)
+    cpdef object call1(self, object a)
+    cpdef object call2(self, object a, object b)
+    cpdef object call_inplace(self, tuple args, dict kwargs)
+    cpdef object call_out(self, tuple args, dict kwargs, object out)
+    cpdef object bind(self, tuple args, dict kwargs)
+    cpdef object dispatch(self, ModeState state, object values, object target, int form)
+    cdef tuple _key(self, ModeState state, object values, object target, int form)
+    cpdef Plan plan_for(self, ModeState state, object values, object target, int form)
+    cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
+    cdef object _launch(self, Plan plan, ModeState state, object values)
+    cdef tuple _operands(self, Plan plan, tuple outs, object values)
+    cdef tuple _numbers(self, Plan plan, object values)
+    cdef object _view(self, Plan plan, ModeState state, object values)
+    cdef TensorBase _new(self, Spec spec, Backend backend)
+    cdef object _write(self, Plan plan, ModeState state, object values, object target, int form)

@@ -1,0 +1,55 @@
+"""Which kernels there are for an op on a device, and which one a recipe takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from slipstream.core.kernels.cpu.programs import ProgramKernel
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.programs import Program
+from slipstream.core.vocab.records import Kernel
+
+# Devices that run another device's kernels.
+KERNELS_OF = {"delay": "cpu", "meta": "cpu"}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kernel on offer: ``refuses(call)`` gives the reason why it cannot take a call, or ""."""
+
+    name: str
+    make: Callable[..., Any]
+    refuses: Callable[..., str] = lambda call: ""
+
+
+def device_type(device: Device) -> str:
+    """The device type whose kernels run on ``device``."""
+    return KERNELS_OF.get(device.type, device.type)
+
+
+def kernel_for(device: Device, program: Program) -> tuple[Kernel, list[tuple[str, str]]]:
+    """The kernel that runs a program on a device, and the list of those considered."""
+    if device_type(device) != "cpu":
+        raise RuntimeError(f"no kernels for formulas on {device}")
+    kernel = ProgramKernel(program)
+    return kernel, [(kernel.name, "chosen: runs any program")]
+
+
+def considered_kernels(op: Any, call: Any, device: Device) -> tuple[Candidate, list[Any]]:
+    """The first registered kernel that takes the call, and all with their verdicts."""
+    verdicts = []
+    chosen = None
+    for candidate in op.kernels.get(device_type(device), ()):
+        reason = candidate.refuses(call)
+        if reason or chosen is not None:
+            verdicts.append((candidate.name, reason or "not needed: an earlier one was chosen"))
+        else:
+            chosen = candidate
+            verdicts.append((candidate.name, "chosen"))
+    if chosen is None:
+        listed = "; ".join(f"{name}: {reason}" for name, reason in verdicts) or "none registered"
+        raise call.error(NotImplementedError,
+                         f"no kernel of {op.name} takes this call on {device} ({listed})")
+    return chosen, verdicts

@@ -1,0 +1,148 @@
+"""The in-place and ``out=`` forms: what is checked before a write, and what follows it.
+
+What depends on identity (same storage, overlap, read-only memory) is decided at every call and
+never cached.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from slipstream.core.dispatch.op import IN_PLACE, OUT
+from slipstream.core.engine import views as view_history
+from slipstream.core.launch.door import backend_of
+from slipstream.core.shapes.overlap import in_bytes, may_share, self_overlaps
+from slipstream.core.shapes.specs import specs
+from slipstream.core.vocab.errors import explain
+from slipstream.core.vocab.modes import ModeState
+from slipstream.core.vocab.records import Node, Plan, Storage, TensorBase
+
+
+class Hooks:
+    """What writing needs of upper layers; set at import by wiring."""
+
+    copy_of: Any = None
+    move_bytes: Any = None
+
+
+hooks = Hooks()
+
+
+def begin_write(op: Any, plan: Plan, state: ModeState, values: Any, targets: tuple[Any, ...],
+                form: int) -> Any:
+    """Check that ``targets`` may be written; return the arguments, overlapping ones copied."""
+    flags = plan.rule is not None
+    for target in targets:
+        if not isinstance(target, TensorBase):
+            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, "
+                            f"not {type(target).__name__}")
+        if target.storage.read_only:
+            raise _refusal(op, values, ValueError, "the memory of the output is read-only",
+                           "write to a clone()")
+        if self_overlaps(target.spec.shape, target.spec.strides):
+            raise _refusal(
+                op, values, RuntimeError,
+                "unsupported operation: more than one element of the written-to tensor refers to "
+                "a single memory location. Please clone() the tensor before performing the "
+                "operation.")
+    if form == IN_PLACE:
+        view_history.check_inplace(targets[0], state, flags)
+    elif form == OUT and state.grad_enabled:
+        _check_out_grad(op, values, targets, flags)
+    return _without_overlap(values, targets, form)
+
+
+def _check_out_grad(op: Any, values: Any, targets: tuple[Any, ...], flags: bool) -> None:
+    wants = any(t.record is not None and t.record.requires_grad for t in targets)
+    if flags or wants:
+        raise _refusal(op, values, RuntimeError,
+                       f"{op.name}(): functions with out=... arguments don't support automatic "
+                       "differentiation, but one of the arguments requires grad.",
+                       "use the form without out=, or no_grad()")
+
+
+def _refusal(op: Any, values: Any, kind: type[Exception], rule: str, mend: str = "") -> Exception:
+    arguments = dict(zip(op.names, values, strict=True))
+    return kind(explain(op.name, arguments, rule, mend))
+
+
+def _without_overlap(values: Any, targets: tuple[Any, ...], form: int) -> Any:
+    """Sources that share part of a target's memory are read as if copied first."""
+    changed = list(values)
+    for place, value in enumerate(values):
+        if isinstance(value, TensorBase):
+            if any(_clashes(value, target) for target in targets):
+                changed[place] = hooks.copy_of(value)
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], TensorBase):
+            changed[place] = [
+                hooks.copy_of(each) if any(_clashes(each, t) for t in targets) else each
+                for each in value
+            ]
+    return tuple(changed)
+
+
+def _clashes(source: TensorBase, target: TensorBase) -> bool:
+    if source is target or source.storage is not target.storage or not target.spec.numel:
+        return False
+    a, b = source.spec, target.spec
+    if a is b and source.offset == target.offset:
+        return False
+    if a.itemsize == b.itemsize:
+        geometry = (b.shape, b.strides, target.offset), (a.shape, a.strides, source.offset)
+    else:
+        geometry = (
+            in_bytes((b.shape, b.strides, target.offset), b.itemsize),
+            in_bytes((a.shape, a.strides, source.offset), a.itemsize),
+        )
+    return may_share(*geometry) != "no"
+
+
+def end_write(plan: Plan, state: ModeState, targets: tuple[Any, ...], node: Node | None) -> None:
+    """Count the write in the storages' versions and give the targets their new history."""
+    for target in targets:
+        storage: Storage = target.storage
+        storage.version += 1
+        storage.write_site = (state.code, state.instruction)
+    if node is not None:
+        view_history.rebase(targets[0], node)
+
+
+def fit_out(target: TensorBase, shape: tuple[int, ...]) -> bool:
+    """Give an ``out=`` tensor the result's shape; True if it had another."""
+    if target.spec.shape == shape:
+        return False
+    if target.spec.numel:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape "
+            f"{list(target.spec.shape)}, which does not match the required output shape "
+            f"{list(shape)}.", UserWarning, stacklevel=4)
+    resize(target, shape)
+    return True
+
+
+def resize(target: TensorBase, shape: tuple[int, ...]) -> None:
+    """Give a tensor another shape, with more memory where its storage is too small."""
+    spec = specs.contiguous(target.spec.device, target.spec.dtype, shape)
+    needed = target.offset * spec.itemsize + spec.nbytes
+    if spec.numel and needed > target.storage.nbytes:
+        grow(target.storage, needed)
+    target.spec = spec
+
+
+def grow(storage: Storage, nbytes: int) -> None:
+    """Move a storage to a larger block, keeping its bytes."""
+    backend = backend_of(storage.device)
+    if storage.owner < 0 and backend.has_data:
+        raise RuntimeError("Trying to resize storage that is not resizable: its memory belongs "
+                           "to another library")
+    if not backend.has_data:
+        storage.nbytes = nbytes
+        return
+    backend.wait()
+    old = Storage(storage.device, storage.address, storage.nbytes, storage.owner)
+    storage.address = backend.memory.allocate(nbytes)
+    kept = min(storage.nbytes, nbytes)
+    storage.nbytes = nbytes
+    if kept:
+        hooks.move_bytes(storage.address, old.address, kept)

@@ -1,0 +1,28 @@
+from slipstream.core.vocab.records cimport GradRecord, Node, Plan, Spec, Storage, TensorBase
+from slipstream.core.vocab.modes cimport ModeState
+
+cdef class Rule:
+    cdef public str name
+    cdef public tuple differentiable
+    cdef public tuple saves
+    cdef public tuple keeps
+    cdef public bint saves_output
+
+cdef class SavedTensor:
+    cdef public TensorBase tensor
+    cdef public Py_ssize_t version
+    cdef public bint is_output
+    cdef public object packed
+    cpdef TensorBase unpack(self, Node node, GradRecord record)
+
+cdef class Tape:
+    cdef public Py_ssize_t sequence
+    cdef public object refresh
+    cdef public object pack
+    cdef public type tensor_class
+    cpdef tuple edge_of(self, TensorBase tensor)
+    cpdef bint requires_grad(self, TensorBase tensor)
+    cpdef Node record(self, Rule rule, object values, tuple outs, ModeState state)
+    cpdef Node make_node(self, Rule rule, object values, ModeState state)
+    cdef object _save(self, object value)
+    cpdef void attach(self, Node node, tuple outs)

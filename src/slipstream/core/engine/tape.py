@@ -1,0 +1,198 @@
+"""The tape: how a call leaves a node behind.
+
+Edges point to nodes; a leaf is reached through its accumulator.  A node saves a tensor only if a
+gradient formula names it.  An output that its own node saves is stored bare, without its record,
+and gets its history back when unpacked: no reference cycle, so memory comes back at once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from slipstream.core.vocab.modes import ModeState, decode_site
+from slipstream.core.vocab.records import GradRecord, Node, Plan, Spec, Storage, TensorBase
+
+# Accumulators run as soon as they are ready: later than any recorded node in sequence.
+ACCUMULATOR_SEQUENCE = 2**62
+
+__all__ = ["ACCUMULATOR_SEQUENCE", "Plan", "Rule", "SavedTensor", "Spec", "Storage", "Tape", "tape"]
+
+
+class Rule:
+    """How gradients pass one op, for one choice of inputs that want them.
+
+    ``differentiable``: positions of the arguments that get gradients, in the order of the edges;
+    ``saves``: positions of the tensors that the formulas name; ``keeps``: (position, whether only
+    its spec) of the other arguments they name; ``saves_output``: whether they name the result.
+    """
+
+    def __init__(self, name: str, differentiable: tuple[int, ...]) -> None:
+        self.name = name
+        self.differentiable = differentiable
+        self.saves = ()
+        self.keeps = ()
+        self.saves_output = False
+
+    def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+        """Gradients of the inputs, one for each edge, from those of the outputs."""
+        raise NotImplementedError
+
+
+class SavedTensor:
+    """A tensor saved for backward, with the version of its storage at that time."""
+
+    def __init__(self, tensor: TensorBase, is_output: bool) -> None:
+        self.tensor = tensor
+        self.version = tensor.storage.version
+        self.is_output = is_output
+        self.packed = None
+
+    def unpack(self, node: Node, record: GradRecord | None) -> TensorBase:
+        """The tensor again; raises RuntimeError if it was changed in place since."""
+        if self.packed is not None:
+            hook, value = self.packed
+            return hook(value)
+        tensor: TensorBase = self.tensor
+        if tensor.storage.version != self.version:
+            raise RuntimeError(_changed_text(node, self))
+        if not self.is_output:
+            return tensor
+        again: TensorBase = tape.tensor_class.__new__(tape.tensor_class)
+        again.spec = tensor.spec
+        again.storage = tensor.storage
+        again.offset = tensor.offset
+        again.record = record
+        return again
+
+
+def _changed_text(node: Node, saved: SavedTensor) -> str:
+    """Names the op, the tensor, both versions and both lines."""
+    file, line = decode_site(node.code, node.instruction)
+    text = (
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: {saved.tensor.spec!r}, which {node.rule.name} saved at {file}:{line}, is at "
+        f"version {saved.tensor.storage.version}; expected version {saved.version} instead"
+    )
+    write = saved.tensor.storage.write_site
+    if write is not None:
+        file, line = decode_site(write[0], write[1])
+        text += f"\n  last written in place at {file}:{line}"
+    return text + "\n  mend: write to a copy (clone() first), or use the form that returns a new tensor"
+
+
+class Tape:
+    """Makes nodes; a singleton, `tape`.  ``refresh`` is set by `engine.views`."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.refresh = None
+        self.pack = None
+        self.tensor_class = TensorBase
+
+    def requires_grad(self, tensor: TensorBase) -> bool:
+        """Whether the tensor wants a gradient, after bringing a view's history up to date."""
+        base: TensorBase = tensor.base
+        record: GradRecord = tensor.record
+        if base is not None and base.record is not None:
+            if record is None or record.generation != base.record.generation:
+                self.refresh(tensor)
+                record = tensor.record
+        return record is not None and record.requires_grad
+
+    def edge_of(self, tensor: TensorBase) -> tuple[Node, int] | None:
+        """The edge that leads to the tensor's node, or to its accumulator if it is a leaf."""
+        if not self.requires_grad(tensor):
+            return None
+        record: GradRecord = tensor.record
+        if record.node is not None:
+            return (record.node, record.output)
+        accumulator = None
+        if record.accumulator is not None:
+            accumulator = record.accumulator()
+        if accumulator is None:
+            accumulator = Node(accumulate, ())
+            accumulator.extra = record
+            accumulator.sequence = ACCUMULATOR_SEQUENCE
+            record.spec = tensor.spec
+            record.accumulator = weakref.ref(accumulator)
+        return (accumulator, 0)
+
+    def _save(self, value: Any) -> Any:
+        if isinstance(value, TensorBase):
+            saved = SavedTensor(value, False)
+            if self.pack is not None:
+                saved.packed = self.pack(value)
+            return saved
+        if isinstance(value, (list, tuple)):
+            return [self._save(each) for each in value]
+        return value
+
+    def make_node(self, rule: Rule, values: Any, state: ModeState) -> Node:
+        """A node with its edges, saved inputs and site; outputs are attached later."""
+        edges: list = []
+        inputs: list = []
+        for position in rule.differentiable:
+            value = values[position]
+            if isinstance(value, TensorBase):
+                edges.append(self.edge_of(value))
+                inputs.append(value.spec)
+            else:
+                for each in value:
+                    edges.append(self.edge_of(each))
+                    inputs.append(each.spec)
+        node: Node = Node(rule, tuple(edges))
+        node.inputs = tuple(inputs)
+        if rule.saves:
+            node.saved = tuple([self._save(values[position]) for position in rule.saves])
+        if rule.keeps:
+            node.values = tuple([_kept(values[position], spec) for position, spec in rule.keeps])
+        node.code = state.code
+        node.instruction = state.instruction
+        self.sequence += 1
+        node.sequence = self.sequence
+        return node
+
+    def attach(self, node: Node, outs: tuple[Any, ...]) -> None:
+        """Make ``outs`` the node's outputs; save the first one bare if the rule names it."""
+        rule: Rule = node.rule
+        place = 0
+        for out in outs:
+            tensor: TensorBase = out
+            if tensor.spec.dtype.is_floating_point or tensor.spec.dtype.is_complex:
+                record = GradRecord()
+                record.requires_grad = True
+                record.node = node
+                record.output = place
+                tensor.record = record
+            place += 1
+        node.outputs = tuple([out.spec for out in outs])
+        if rule.saves_output:
+            first: TensorBase = outs[0]
+            bare: TensorBase = TensorBase()
+            bare.spec = first.spec
+            bare.storage = first.storage
+            bare.offset = first.offset
+            node.extra = SavedTensor(bare, True)
+
+    def record(self, rule: Rule, values: Any, outs: tuple[Any, ...], state: ModeState) -> Node:
+        """Record a call whose results are new tensors."""
+        node = self.make_node(rule, values, state)
+        self.attach(node, outs)
+        return node
+
+
+def _kept(value: Any, spec: bool) -> Any:
+    if not spec:
+        return value
+    if isinstance(value, TensorBase):
+        return value.spec
+    return None if value is None else [each.spec for each in value]
+
+
+class AccumulateGrad(Rule):
+    """The rule of a leaf's accumulator; `engine.backward` carries it out itself."""
+
+
+accumulate = AccumulateGrad("AccumulateGrad", ())
+tape = Tape()

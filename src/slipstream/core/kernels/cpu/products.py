@@ -1,0 +1,39 @@
+"""Matrix products on the CPU: NumPy's BLAS, or NumPy's loops for integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+NARROW = ("float16", "bfloat16")
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float32) if x.dtype.name in NARROW else x
+
+
+def matmul(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
+    """out = a @ b, with NumPy's rules for ranks and broadcasting."""
+    a, b = inputs
+    out = outputs[0]
+    if a.dtype.name in NARROW or not out.ndim:
+        out[...] = np.matmul(_wide(a), _wide(b))
+    else:
+        np.matmul(a, b, out=out)
+
+
+def addmm(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
+    """out = beta * c + alpha * (a @ b); c is not read where beta is 0."""
+    c, a, b = inputs
+    beta, alpha = numbers
+    product = np.matmul(_wide(a), _wide(b))
+    if alpha != 1:
+        product = product * np.asarray(alpha, product.dtype)
+    if beta == 0:
+        outputs[0][...] = product
+    elif beta == 1:
+        np.add(product, _wide(c), out=product)
+        outputs[0][...] = product
+    else:
+        outputs[0][...] = product + _wide(c) * np.asarray(beta, product.dtype)

@@ -1,0 +1,11 @@
+from slipstream.core.vocab.records cimport Backend, Kernel, Memory, Plan, Storage, TensorBase
+from slipstream.core.vocab.modes cimport ModeTable
+
+cdef ModeTable modes
+
+cdef class ImmediateBackend(Backend):
+    pass
+
+cdef class LaunchDoor:
+    cdef public Py_ssize_t launches
+    cpdef object submit(self, Plan plan, tuple operands, tuple numbers)

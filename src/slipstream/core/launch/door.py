@@ -1,0 +1,112 @@
+"""The one door out: every kernel, copy and library call leaves through `door.submit`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.events import TraceEvent
+from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.records import Backend, Kernel, Memory, Plan, Storage, TensorBase, owners
+
+__all__ = ["ImmediateBackend", "Kernel", "LaunchDoor", "Storage", "TensorBase", "backend_of",
+           "door", "register_backend"]
+
+
+class ImmediateBackend(Backend):
+    """Runs every plan where it is submitted: the CPU."""
+
+    def __init__(self, name: str, memory: Memory) -> None:
+        self.name = name
+        self.memory = memory
+        self.has_data = True
+        self.immediate = True
+        self.owner = len(owners)
+        owners.append(memory)
+
+    def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Run the plan's kernel now."""
+        plan.kernel.run(plan, operands, numbers)
+
+    def wait(self) -> None:
+        """Nothing is ever pending."""
+
+
+class NoMemory(Memory):
+    """The allocator of a device without memory."""
+
+    def allocate(self, nbytes: int) -> int:
+        """Address 0: there is nothing to hold."""
+        return 0
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Nothing to take back."""
+
+
+class MetaBackend(Backend):
+    """Runs nothing: only specs are computed."""
+
+    def __init__(self) -> None:
+        self.name = "meta"
+        self.memory = NoMemory()
+        self.has_data = False
+        self.immediate = False
+        self.owner = -1
+
+    def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Nothing to run."""
+
+    def wait(self) -> None:
+        """Nothing is ever pending."""
+
+
+class LaunchDoor:
+    """Hands plans to their backend and writes the trace event; a singleton, `door`."""
+
+    def __init__(self) -> None:
+        self.launches = 0
+
+    def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Launch ``plan`` on ``operands`` (outputs first, then inputs)."""
+        self.launches += 1
+        if modes.listeners is not None:
+            self._traced(plan, operands, numbers)
+            return
+        if plan.backend.immediate:
+            plan.kernel.run(plan, operands, numbers)
+        else:
+            plan.backend.submit(plan, operands, numbers)
+
+    def _traced(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        start = time.perf_counter_ns()
+        plan.backend.submit(plan, operands, numbers)
+        end = time.perf_counter_ns()
+        details = {"plan": plan, "operands": [repr(t.spec) for t in operands], "numbers": numbers}
+        emit("launch", plan.kernel.name if plan.kernel is not None else "nothing",
+             start, end, details)
+
+
+def emit(kind: str, name: str, start: int, end: int, details: dict[str, Any]) -> None:
+    """Hand a trace event to whoever listens."""
+    state = modes.current()
+    event = TraceEvent(kind, name, start, end, state.code, state.instruction, details)
+    for listener in modes.listeners or ():
+        listener(event)
+
+
+def register_backend(device: Device, backend: Backend) -> None:
+    """Make ``backend`` carry out what is submitted for ``device``."""
+    backends[device] = backend
+
+
+def backend_of(device: Device) -> Backend:
+    """The backend of a device; raises RuntimeError where there is none."""
+    found = backends.get(device)
+    if found is None:
+        raise RuntimeError(f"device {device} is not available: no backend is registered for it")
+    return found
+
+
+backends: dict[Device, Backend] = {}
+door = LaunchDoor()

@@ -1,0 +1,163 @@
+"""Where memory comes from when no free block fits: the ladder, and the way back down.
+
+Provider's calls and user's functions run between the allocator's steps, never inside one: each
+step that changes its pools is one call of `Allocator.alone`.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from slipstream.core.memory.slabs import Slab
+
+# Larger blocks are split from segments.
+SMALL = 1 << 20
+# Segments grow by multiples of this.
+SEGMENT = 1 << 21
+
+
+def round_up(nbytes: int, multiple: int) -> int:
+    """``nbytes`` rounded up to a multiple."""
+    return (nbytes + multiple - 1) // multiple * multiple
+
+
+def climb(allocator: Any, nbytes: int) -> int:
+    """The address of a block where no free one fits, from the cheap rungs to the dear.
+
+    Raises what ``allocator.error`` makes where there is no memory; nothing has changed then,
+    but for free memory that was given back to the provider.
+    """
+    address = call_back(allocator, nbytes) or grow(allocator, nbytes)
+    if address:
+        return address
+    allocator.retries += 1
+    for rung in (release_enough, wait, collect, release_all):
+        rung(allocator, nbytes)
+        address = allocator.retake(nbytes) or grow(allocator, nbytes)
+        if address:
+            return address
+    # A small block may still lie in a hole between large ones.
+    address = allocator.alone(allocator.borrow, nbytes)
+    if not address:
+        allocator.failures += 1
+        raise allocator.error(allocator, nbytes)
+    return address
+
+
+def call_back(allocator: Any, nbytes: int) -> int:
+    """Rung: functions that others registered may free blocks."""
+    if not allocator.callbacks:
+        return 0
+    for callback in tuple(allocator.callbacks):
+        callback(nbytes)
+    return allocator.retake(nbytes)
+
+
+def wait(allocator: Any, nbytes: int) -> None:
+    """Rung: send what is recorded and wait for it, so that its blocks come back."""
+    if allocator.drain is not None:
+        allocator.drain()
+
+
+def collect(allocator: Any, nbytes: int) -> None:
+    """Rung: let Python's collector release what only cycles hold."""
+    gc.collect()
+
+
+def release_enough(allocator: Any, nbytes: int) -> None:
+    """Rung: release free memory until the provider could serve this request again."""
+    need = round_up(nbytes, allocator.granularity)
+    while need > 0:
+        released = release_one(allocator, need)
+        if not released:
+            return
+        need -= released
+
+
+def release_all(allocator: Any, nbytes: int = 0) -> None:
+    """Rung: release every free piece."""
+    while release_one(allocator, nbytes):
+        pass
+
+
+def release_one(allocator: Any, nbytes: int) -> int:
+    """Release one free piece, best one of ``nbytes``; return its size, 0 where there is none."""
+    return (
+        release_segment(allocator, nbytes) or trim(allocator) or release_slab(allocator)
+    )
+
+
+def release_segment(allocator: Any, nbytes: int) -> int:
+    """Release the free segment nearest above ``nbytes``; return its size, 0 for none."""
+    allocator.settled()
+    block = allocator.alone(allocator.large.drop, nbytes)
+    if block is None:
+        return 0
+    allocator.pieces.release(block.address, block.size, True)
+    return block.size
+
+
+def trim(allocator: Any) -> int:
+    """Release the free end of the growing segment; return its size, 0 for none."""
+    base = allocator.large.base
+    block = allocator.alone(allocator.large.trim)
+    if block is None:
+        return 0
+    allocator.pieces.shrink(base, block.address - base, block.size)
+    return block.size
+
+
+def release_slab(allocator: Any) -> int:
+    """Release one free slab; return its size, 0 for none."""
+    for shelf in allocator.shelves:
+        slab = allocator.alone(shelf.drop)
+        if slab is not None:
+            allocator.pieces.release(slab.base, slab.nbytes, False)
+            return slab.nbytes
+    return 0
+
+
+def grow(allocator: Any, nbytes: int) -> int:
+    """Reserve memory and take the block from it, 0 where the provider has none."""
+    return grow_small(allocator, nbytes) if nbytes <= SMALL else grow_large(allocator, nbytes)
+
+
+def grow_small(allocator: Any, nbytes: int) -> int:
+    """A block of a new slab; one of a single slot if need be."""
+    shelf = allocator.shelf(nbytes)
+    granularity = allocator.granularity
+    for size in (shelf.growth(granularity), round_up(shelf.size, granularity)):
+        address = allocator.pieces.reserve(size, False)
+        if address:
+            slab = Slab(address, size, shelf.size)
+            return allocator.alone(allocator.adopt_slab, slab, nbytes) or 0
+    return 0
+
+
+def grow_large(allocator: Any, nbytes: int) -> int:
+    """A block of a longer or a new segment; no larger than it has to be if need be."""
+    pieces = allocator.pieces
+    size = round_up(nbytes, allocator.large.grain)
+    for multiple in (SEGMENT, allocator.granularity):
+        taken = stretch(allocator, nbytes, multiple) if pieces.growing else 0
+        if taken:
+            return taken
+        whole = round_up(size, multiple)
+        address = pieces.reserve_growing(whole)
+        growing = address != 0
+        if not growing:
+            address = pieces.reserve(whole, True)
+        if address:
+            return allocator.alone(allocator.adopt_segment, address, whole, growing, nbytes) or 0
+    return 0
+
+
+def stretch(allocator: Any, nbytes: int, multiple: int) -> int:
+    """A block at the end of the growing segment, made longer by what is missing there."""
+    large = allocator.large
+    base = large.base
+    more = round_up(round_up(nbytes, large.grain) - large.room(), multiple)
+    if base == 0 or not allocator.pieces.extend(base, more):
+        return 0
+    return allocator.alone(allocator.adopt_stretch, more, nbytes) or 0

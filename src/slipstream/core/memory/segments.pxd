@@ -1,0 +1,27 @@
+cimport cython
+
+@cython.final
+cdef class Block:
+    cdef readonly size_t address
+    cdef readonly Py_ssize_t size
+    cdef readonly bint free
+    cdef readonly Block before
+    cdef readonly Block after
+    cpdef bint whole(self)
+
+@cython.final
+cdef class Segments:
+    cdef readonly Py_ssize_t grain
+    cdef readonly list holes
+    cdef readonly dict live
+    cdef readonly size_t base
+    cdef Block tail
+    cdef list spare
+    cdef Py_ssize_t place(self, Py_ssize_t size, size_t address)
+    cdef void shelve(self, Block block)
+    cdef void unshelve(self, Block block)
+    cdef void split(self, Block block, Py_ssize_t size)
+    cdef void join(self, Block block, Block after)
+    cdef size_t take(self, Py_ssize_t size) except? 0
+    cdef Py_ssize_t give(self, size_t address) except -1
+    cpdef Block add(self, size_t address, Py_ssize_t size)

@@ -1,0 +1,86 @@
+"""The table of interned specs: live equal specs are one object."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import cython
+
+from slipstream.core.vocab import records
+from slipstream.core.vocab.records import Spec
+
+# Sizes beyond this many bytes cannot be addressed.
+LIMIT = 2**63 - 1
+
+
+class SpecTable:
+    """Makes specs; a singleton, `specs`.
+
+    The table holds specs weakly: a spec lives as long as a tensor, plan or graph holds it.
+    """
+
+    def __init__(self) -> None:
+        self._table = records.table
+
+    def intern(
+        self, device: Any, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> Spec:
+        """The spec of these fields; raises RuntimeError where its bytes cannot be counted."""
+        key: tuple = (device, dtype, shape, strides)
+        held = self._table.get(key)
+        spec: Spec
+        if held is not None:
+            found = held()
+            if found is not None:
+                spec = found
+                return spec
+        numel, contiguous = measure(shape, strides, dtype.itemsize)
+        spec = Spec(key, numel, contiguous)
+        self._table[key] = weakref.ref(spec)
+        return spec
+
+    def contiguous(self, device: Any, dtype: Any, shape: tuple[int, ...]) -> Spec:
+        """The spec of a contiguous tensor."""
+        n: cython.Py_ssize_t = len(shape)
+        strides: list = [1] * n
+        step: object = 1
+        i: cython.Py_ssize_t
+        for i in range(n - 1, -1, -1):
+            strides[i] = step
+            size: object = shape[i]
+            if size > 1:
+                step = step * size
+        return self.intern(device, dtype, shape, tuple(strides))
+
+    def like(self, spec: Spec, dtype: Any) -> Spec:
+        """The same geometry with another dtype."""
+        if spec.dtype is dtype:
+            return spec
+        return self.intern(spec.device, dtype, spec.shape, spec.strides)
+
+
+def measure(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> tuple[int, bool]:
+    """Number of elements, and whether they lie in row-major order without gaps."""
+    numel = 1
+    contiguous = True
+    i = len(shape) - 1
+    while i >= 0:
+        size = shape[i]
+        if size < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: "
+                               f"{list(shape)}")
+        if size != 1 and strides[i] != numel:
+            contiguous = False
+        numel *= size
+        i -= 1
+    if numel == 0:
+        return 0, True
+    if numel * itemsize > LIMIT:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
+    return numel, contiguous
+
+
+specs = SpecTable()

@@ -1,0 +1,37 @@
+"""Errors in one format: the op as the user wrote it, the operands, the rule, the mend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipstream.core.vocab.records import TensorBase
+
+
+class OutOfMemoryError(RuntimeError):
+    """No block of memory could be found for a tensor."""
+
+
+class NotSupported(NotImplementedError):
+    """What was asked for is known and does not exist here."""
+
+
+def describe_value(value: Any) -> str:
+    """A tensor as dtype[shape]@device; anything else by its repr, shortened."""
+    if isinstance(value, TensorBase):
+        return repr(value.spec)
+    if isinstance(value, (list, tuple)) and any(isinstance(v, TensorBase) for v in value):
+        return "[" + ", ".join(describe_value(v) for v in value) + "]"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def describe_call(name: str, arguments: dict[str, Any]) -> str:
+    """``add(self: float32[2]@cpu, other: 3)``."""
+    inside = ", ".join(f"{key}: {describe_value(value)}" for key, value in arguments.items())
+    return f"{name}({inside})"
+
+
+def explain(name: str, arguments: dict[str, Any], rule: str, mend: str = "") -> str:
+    """The text of an error: the rule that failed, the call with its operands, the mend."""
+    text = f"{rule}\n  in {describe_call(name, arguments)}"
+    return f"{text}\n  mend: {mend}" if mend else text

@@ -1,0 +1,172 @@
+"""Random number generators: a seed and the counter of the next draw, both owned by the host.
+
+A kernel that draws takes (seed, base) from its generator at the call and knows from its plan how
+many counters it consumes, so reading a generator's state never waits for a device.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+import threading
+from collections.abc import Hashable
+
+# PyTorch's seed of a generator that nobody seeded.
+DEFAULT_SEED = 67280421310721
+MASK = (1 << 64) - 1
+# The state: seed and counter, both little-endian and 64 bits wide.
+STATE = struct.Struct("<QQ")
+
+
+def checked_seed(seed: object) -> int:
+    """Return a seed as an unsigned 64-bit number; negative ones count from 2**64 downwards.
+
+    Raises RuntimeError for what is no integer, ValueError outside [-2**63, 2**64).
+    """
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+    value = seed.__index__()
+    if not -(1 << 63) <= value <= MASK:
+        raise ValueError("Overflow when unpacking long long")
+    return value & MASK
+
+
+class Generator:
+    """A stream of random numbers on a device, with PyTorch's interface.
+
+    States are bytes here.  Every method is safe to call from several threads.
+    """
+
+    def __init__(self, device: Hashable = "cpu") -> None:
+        self._device = device
+        self._seed = DEFAULT_SEED
+        self._counter = 0
+        self._lock = threading.Lock()
+
+    @property
+    def device(self) -> Hashable:
+        """The device whose random numbers these are."""
+        return self._device
+
+    def manual_seed(self, seed: object) -> Generator:
+        """Start the stream of ``seed`` from its beginning, and return the generator.
+
+        Raises RuntimeError for what is no integer, ValueError outside [-2**63, 2**64).
+        """
+        value = checked_seed(seed)
+        with self._lock:
+            self._seed = value
+            self._counter = 0
+        return self
+
+    def seed(self) -> int:
+        """Seed with a number from the system's source of randomness and return it."""
+        value = secrets.randbits(64)
+        self.manual_seed(value)
+        return value
+
+    def initial_seed(self) -> int:
+        """Return the seed the stream was started with."""
+        return self._seed
+
+    def advance(self, count: int) -> int:
+        """Consume ``count`` counters and return the first of them."""
+        return self.draw(count)[1]
+
+    def draw(self, count: int) -> tuple[int, int]:
+        """Consume ``count`` counters; return the stream (seed, first counter) they belong to."""
+        with self._lock:
+            base = self._counter
+            self._counter = (base + count) & MASK
+            return self._seed, base
+
+    def get_offset(self) -> int:
+        """Return the counter of the next draw."""
+        return self._counter
+
+    def set_offset(self, offset: int) -> None:
+        """Move to counter ``offset``.  Raises ValueError outside [0, 2**64)."""
+        if not 0 <= offset <= MASK:
+            raise ValueError(f"offset {offset} is outside [0, 2**64)")
+        with self._lock:
+            self._counter = offset
+
+    def get_state(self) -> bytes:
+        """Return what ``set_state`` takes to continue from here."""
+        with self._lock:
+            return STATE.pack(self._seed, self._counter)
+
+    def set_state(self, state: bytes) -> None:
+        """Continue from a state.  Raises RuntimeError for a state of another size."""
+        if len(state) != STATE.size:
+            raise RuntimeError(
+                f"Expected a generator state of size {STATE.size} but found the input RNG state "
+                f"size to be {len(state)}"
+            )
+        seed, counter = STATE.unpack(bytes(state))
+        with self._lock:
+            self._seed = seed
+            self._counter = counter
+
+    def clone_state(self) -> Generator:
+        """Return another generator of the same device that continues from here on its own."""
+        clone = Generator(self._device)
+        clone.set_state(self.get_state())
+        return clone
+
+    def __repr__(self) -> str:
+        return f"<slipstream.Generator object at {id(self):#x}>"
+
+
+class DefaultGenerators:
+    """The generator that each device draws from where a call names none."""
+
+    def __init__(self) -> None:
+        self._by_device: dict[Hashable, Generator] = {}
+        self._seed: int | None = None
+        self._lock = threading.Lock()
+
+    def of(self, device: Hashable) -> Generator:
+        """Return the default generator of a device, made on first use.
+
+        It starts with the last ``manual_seed`` of all devices, else with a random seed.
+        """
+        found = self._by_device.get(device)
+        if found is not None:
+            return found
+        with self._lock:
+            return self._by_device.setdefault(device, self._made(device))
+
+    def _made(self, device: Hashable) -> Generator:
+        generator = Generator(device)
+        if self._seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(self._seed)
+        return generator
+
+    def manual_seed(self, seed: object) -> None:
+        """Seed every default generator, those made later too."""
+        value = checked_seed(seed)
+        with self._lock:
+            self._seed = value
+            for generator in self._by_device.values():
+                generator.manual_seed(value)
+
+
+defaults = DefaultGenerators()
+
+
+def default_generator(device: Hashable = "cpu") -> Generator:
+    """Return the default generator of a device (whatever key stands for the device)."""
+    return defaults.of(device)
+
+
+def manual_seed(seed: object, device: Hashable = "cpu") -> Generator:
+    """Seed the default generators of all devices and return that of ``device``.
+
+    The seed is converted by ``int()``.  Raises ValueError outside
+    [-2**63, 2**64), TypeError for what is no number.
+    """
+    defaults.manual_seed(int(seed))  # type: ignore[call-overload]
+    return defaults.of(device)

@@ -1,0 +1,107 @@
+"""Mode state per thread, and the site: the user's line that called an op."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from types import CodeType, FrameType
+
+import cython
+
+# Frames of files below this folder are ours; the first frame outside it is the user's.
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+class ModeState:
+    """The modes of one thread.
+
+    ``special`` counts what the fast path cannot carry out (user modes, recording, listeners);
+    ``code`` and ``instruction`` are the site of the last op, undecoded.
+    """
+
+    def __init__(self) -> None:
+        self.grad_enabled = True
+        self.inference = False
+        self.special = 0
+        self.stack = []
+        self.device = None
+        self.code = None
+        self.instruction = 0
+        self.stream = None
+
+
+class ModeTable:
+    """Finds the running thread's `ModeState`; a singleton, `modes`."""
+
+    def __init__(self) -> None:
+        self._by_thread = {}
+        self._local = threading.local()
+        self._last_thread = 0
+        self._last = ModeState()
+        self.listeners = None
+        self.root = ROOT
+
+    def current(self) -> ModeState:
+        """The running thread's state."""
+        if cython.compiled:
+            # Thread ids of the interpreter are never used twice, so the last one found is safe.
+            thread: cython.ulonglong = slip_thread()  # noqa: F821
+            if thread == self._last_thread:
+                return self._last
+            state: ModeState = self._find()
+            self._last_thread = thread
+            self._last = state
+            return state
+        try:
+            return self._local.state
+        except AttributeError:
+            return self._find()
+
+    def _find(self) -> ModeState:
+        state: ModeState | None = getattr(self._local, "state", None)
+        if state is None:
+            state = ModeState()
+            self._local.state = state
+        return state
+
+    def note_site(self, state: ModeState) -> None:
+        """Store the innermost frame outside slipstream as (code, instruction offset)."""
+        if cython.compiled:
+            raw: cython.p_void = slip_frame()  # noqa: F821
+            if raw == cython.NULL:
+                return
+            self._walk(state, cython.cast(object, raw))
+            return
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename.startswith(ROOT):
+            frame = frame.f_back
+        if frame is not None:
+            state.code = frame.f_code
+            state.instruction = frame.f_lasti
+
+    def _walk(self, state: ModeState, frame: FrameType) -> None:
+        # Compiled only: the same walk over the interpreter's own frames.
+        root: str = self.root
+        while frame is not None:
+            code = frame.f_code
+            name: str = code.co_filename
+            if not name.startswith(root):
+                state.code = code
+                state.instruction = frame.f_lasti
+                return
+            frame = frame.f_back
+
+
+def decode_site(code: CodeType | None, instruction: int) -> tuple[str, int]:
+    """The file and line of a site; ("", 0) where none was noted."""
+    if code is None:
+        return "", 0
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= instruction < end and number is not None:
+            return code.co_filename, number
+    return code.co_filename, line
+
+
+modes = ModeTable()

@@ -1,0 +1,108 @@
+cdef class Spec:
+    cdef readonly object device
+    cdef readonly object dtype
+    cdef readonly tuple shape
+    cdef readonly tuple strides
+    cdef readonly Py_ssize_t numel
+    cdef readonly Py_ssize_t ndim
+    cdef readonly Py_ssize_t itemsize
+    cdef readonly Py_ssize_t nbytes
+    cdef readonly bint contiguous
+    cdef readonly tuple kind
+    cdef readonly tuple key
+    cdef object __weakref__
+
+cdef class Memory:
+    cpdef size_t allocate(self, Py_ssize_t nbytes) except? 0
+    cpdef void free(self, size_t address, Py_ssize_t nbytes)
+
+cdef class Storage:
+    cdef public size_t address
+    cdef public Py_ssize_t nbytes
+    cdef public Py_ssize_t version
+    cdef public int owner
+    cdef public bint read_only
+    cdef public object device
+    cdef public object keep
+    cdef public object write_site
+    cdef object __weakref__
+
+cdef class Kernel:
+    cdef public str name
+    cpdef object run(self, Plan plan, tuple operands, tuple numbers)
+
+cdef class Backend:
+    cdef public str name
+    cdef public int owner
+    cdef public Memory memory
+    cdef public bint has_data
+    cdef public bint immediate
+    cpdef object submit(self, Plan plan, tuple operands, tuple numbers)
+
+cdef class Plan:
+    cdef public OpBase op
+    cdef public object recipe
+    cdef public tuple key
+    cdef public tuple short_key
+    cdef public int kind
+    cdef public Spec out_spec
+    cdef public tuple out_specs
+    cdef public int outputs
+    cdef public Kernel kernel
+    cdef public object binding
+    cdef public Backend backend
+    cdef public tuple operands
+    cdef public tuple numbers
+    cdef public tuple statics
+    cdef public Py_ssize_t offset
+    cdef public object prepare
+    cdef public object rule
+    cdef public bint used
+
+cdef class OpBase:
+    cdef public str name
+    cpdef object call1(self, object a)
+    cpdef object call2(self, object a, object b)
+
+cdef class Slots:
+    cdef public OpBase add, sub, mul, div, matmul, neg
+    cdef public OpBase eq, ne, lt, le, gt, ge
+    cdef public object tensor_class
+
+cdef class Node:
+    cdef public object rule
+    cdef public tuple edges
+    cdef public tuple saved
+    cdef public tuple values
+    cdef public tuple inputs
+    cdef public tuple outputs
+    cdef public object code
+    cdef public int instruction
+    cdef public Py_ssize_t sequence
+    cdef public object hooks
+    cdef public object extra
+    cdef object __weakref__
+
+cdef class GradRecord:
+    cdef public bint requires_grad
+    cdef public bint retains_grad
+    cdef public bint inference
+    cdef public object grad
+    cdef public Node node
+    cdef public int output
+    cdef public object accumulator
+    cdef public object hooks
+    cdef public Py_ssize_t generation
+    cdef public object spec
+    cdef public str name
+    cdef object __weakref__
+
+cdef class TensorBase:
+    cdef public Spec spec
+    cdef public Storage storage
+    cdef public Py_ssize_t offset
+    cdef public GradRecord record
+    cdef public TensorBase base
+    cdef object __weakref__
+
+cdef Slots slots

@@ -1,0 +1,279 @@
+"""The records that every layer may hold: Spec, Storage, Plan, Node, TensorBase and their kin.
+
+They carry fields and almost no behaviour.  `TensorBase` has the operator slots of the hot
+operators only: a compiled class cannot be given slots later, and a Python method would hide them.
+"""
+
+from __future__ import annotations
+
+import numbers as abstract_numbers
+from typing import Any
+
+import cython
+import numpy as np
+
+# How a plan is carried out; see dispatch.
+KERNEL = 0
+VIEW = 1
+COMPOUND = 2
+
+
+class Spec:
+    """What a tensor looks like: device, dtype, shape, strides and what follows from them.
+
+    Specs are interned by `shapes.specs`: live equal specs are the same object, so that comparing
+    them is comparing an address.  ``kind`` is what a recipe needs to know of an operand: its
+    dtype, rank and whether it is a scalar tensor.
+    """
+
+    def __init__(self, key: tuple[Any, ...], numel: int, contiguous: bool) -> None:
+        device, dtype, shape, strides = key
+        self.key = key
+        self.device = device
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+        self.numel = numel
+        self.ndim = len(shape)
+        self.itemsize = dtype.itemsize
+        self.nbytes = numel * dtype.itemsize
+        self.contiguous = contiguous
+        self.kind = (device, dtype, len(shape))
+
+    def __del__(self) -> None:
+        # The table holds specs weakly: a spec leaves it in its own release.
+        key = self.key
+        if key is not None and table is not None:
+            held = table.get(key)
+            if held is not None and held() is self:
+                del table[key]
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}@{self.device}"
+
+
+# Interned specs: key -> weak reference.  `shapes.specs` fills it.
+table: dict[tuple[Any, ...], Any] = {}
+
+
+class Memory:
+    """An allocator, as storages see it."""
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of a free block of at least ``nbytes`` bytes."""
+        raise NotImplementedError
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Take back a block; may run anywhere, so it only notes the block."""
+        raise NotImplementedError
+
+
+# Allocators by number: a storage names its owner by a C number, so that it can give its block
+# back in `__del__` even when the collector has cleared its object fields.
+owners: list[Memory] = []
+
+
+class Storage:
+    """A block of memory of a device; owned by an allocator, or kept alive by ``keep``."""
+
+    def __init__(self, device: object, address: int, nbytes: int, owner: int = -1) -> None:
+        self.device = device
+        self.address = address
+        self.nbytes = nbytes
+        self.owner = owner
+        self.version = 0
+        self.read_only = False
+        self.keep = None
+        self.write_site = None
+
+    def __del__(self) -> None:
+        owner: Memory
+        if self.owner >= 0 and self.address and owners is not None:
+            owner = owners[self.owner]
+            owner.free(self.address, self.nbytes)
+
+
+class Kernel:
+    """Code that a plan launches: reads and writes the operands' memory, nothing else."""
+
+    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Run over ``operands`` (outputs first, then inputs) with run-time ``numbers``."""
+        raise NotImplementedError
+
+
+class Backend:
+    """A device's way of launching: `launch.submit` hands every plan to one."""
+
+    def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Launch ``plan`` now or later, in order."""
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Return when all submitted work is done."""
+
+
+class Plan:
+    """A recipe bound to sizes: everything that a call with the same key needs."""
+
+    def __init__(self, op: OpBase, recipe: object, kind: int) -> None:
+        self.op = op
+        self.recipe = recipe
+        self.kind = kind
+        self.key = None
+        self.short_key = None
+        self.out_spec = None
+        self.out_specs = ()
+        self.outputs = 0
+        self.kernel = None
+        self.binding = None
+        self.backend = None
+        self.operands = ()
+        self.numbers = ()
+        self.statics = ()
+        self.offset = 0
+        self.prepare = None
+        self.rule = None
+        self.used = True
+
+
+class OpBase:
+    """An op, as tensors' operator slots see it."""
+
+    def call1(self, a: object) -> object:
+        """Call with one operand."""
+        raise NotImplementedError
+
+    def call2(self, a: object, b: object) -> object:
+        """Call with two operands."""
+        raise NotImplementedError
+
+
+class Slots:
+    """The ops behind the compiled operator slots, and the class of every result."""
+
+    def __init__(self) -> None:
+        self.add = None
+        self.sub = None
+        self.mul = None
+        self.div = None
+        self.matmul = None
+        self.neg = None
+        self.eq = None
+        self.ne = None
+        self.lt = None
+        self.le = None
+        self.gt = None
+        self.ge = None
+        self.tensor_class = TensorBase
+
+
+class Node:
+    """A step of the tape: the rule that turns gradients of outputs into those of inputs.
+
+    ``edges`` holds, for each differentiable input, (node, output number) or None; ``saved`` the
+    tensors that the rule's formulas name; ``values`` the other arguments they name; ``inputs``
+    and ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and ``instruction`` the line that called the op.
+    """
+
+    def __init__(self, rule: object, edges: tuple[Any, ...]) -> None:
+        self.rule = rule
+        self.edges = edges
+        self.saved = ()
+        self.values = ()
+        self.inputs = ()
+        self.outputs = ()
+        self.code = None
+        self.instruction = 0
+        self.sequence = 0
+        self.hooks = None
+        self.extra = None
+
+
+class GradRecord:
+    """What autograd knows of one tensor; made when it is first needed."""
+
+    def __init__(self) -> None:
+        self.requires_grad = False
+        self.retains_grad = False
+        self.inference = False
+        self.grad = None
+        self.node = None
+        self.output = 0
+        self.accumulator = None
+        self.hooks = None
+        self.generation = 0
+        self.spec = None
+        self.name = None
+
+
+def _is_operand(value: object) -> bool:
+    """Whether an operator's other side is something that a slot handles."""
+    return isinstance(value, (TensorBase, int, float, complex, np.generic, abstract_numbers.Number))
+
+
+class TensorBase:
+    """The compiled part of a tensor: spec, storage, offset (in elements), autograd record.
+
+    ``base`` is the tensor that this one is a view of, or None.
+    """
+
+    def __add__(self, other: object) -> object:
+        return slots.add.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __radd__(self, other: object) -> object:
+        return slots.add.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __sub__(self, other: object) -> object:
+        return slots.sub.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __rsub__(self, other: object) -> object:
+        return slots.sub.call2(other, self) if _is_operand(other) else NotImplemented
+
+    def __mul__(self, other: object) -> object:
+        return slots.mul.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __rmul__(self, other: object) -> object:
+        return slots.mul.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __truediv__(self, other: object) -> object:
+        return slots.div.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __rtruediv__(self, other: object) -> object:
+        return slots.div.call2(other, self) if _is_operand(other) else NotImplemented
+
+    def __matmul__(self, other: object) -> object:
+        return slots.matmul.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __neg__(self) -> object:
+        return slots.neg.call1(self)
+
+    def __eq__(self, other: object) -> object:
+        return slots.eq.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: object) -> object:
+        return slots.ne.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __lt__(self, other: object) -> object:
+        return slots.lt.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __le__(self, other: object) -> object:
+        return slots.le.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __gt__(self, other: object) -> object:
+        return slots.gt.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __ge__(self, other: object) -> object:
+        return slots.ge.call2(self, other) if _is_operand(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        # Tensors are compared elementwise, so they hash by identity, as PyTorch's do.
+        return object_hash(self)
+
+
+object_hash = object.__hash__
+slots = Slots()
+
+if not cython.compiled:
+    # A compiled instance starts with None in these fields; an uncompiled one finds it here.
+    TensorBase.record = None
+    TensorBase.base = None

@@ -1,0 +1,48 @@
+"""What must point up the layers is data: these functions are set once, at import.
+
+A test lists them; nothing else may be set from outside.
+"""
+
+from __future__ import annotations
+
+from slipstream.core.api.tensor import Tensor
+from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch import gradients, modes, op, writing
+from slipstream.core.dispatch.arguments import bind_arguments
+from slipstream.core.dispatch.formulas import formula_builder
+from slipstream.core.engine.tape import tape
+from slipstream.core.engine.views import operations
+from slipstream.core.launch import devices
+from slipstream.core.vocab.records import slots
+
+WIRED = (
+    "dispatch.gradients.hooks", "dispatch.op.wiring",
+    "dispatch.writing.hooks", "engine.views.operations", "engine.tape.tape.tensor_class",
+    "vocab.records.slots",
+)
+
+
+def wire() -> None:
+    """Set every upward pointer."""
+    devices.register()
+    gradients.hooks.formula_builder = formula_builder
+    op.wiring.special = modes.special
+    op.wiring.begin_write = writing.begin_write
+    op.wiring.end_write = writing.end_write
+    op.wiring.arguments = bind_arguments
+    writing.hooks.copy_of = ops.clone
+    writing.hooks.move_bytes = devices.move_bytes
+    tape.tensor_class = Tensor
+    slots.tensor_class = Tensor
+    for name in ("add", "sub", "mul", "div", "matmul", "neg",
+                 "eq", "ne", "lt", "le", "gt", "ge"):
+        setattr(slots, name, getattr(ops, name))
+    operations.as_strided = ops.as_strided
+    operations.accumulate = ops.add
+    operations.sum_to = ops.sum_to
+    operations.cast = ops.to_dtype
+    operations.ones = ops.ones_like
+    operations.zeros = ops.new_zeros
+
+
+wire()

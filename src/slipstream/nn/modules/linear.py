@@ -1,0 +1,65 @@
+"""Linear layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import slipstream as ss
+from slipstream.nn import init
+from slipstream.nn.functional import linear
+from slipstream.nn.modules.module import Module
+from slipstream.nn.parameter import Parameter
+
+
+class Identity(Module):
+    """Gives its input back; takes any arguments and ignores them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        """Return ``input``."""
+        return input
+
+
+class Linear(Module):
+    """input @ weight.T + bias, over the last dim: (*, in_features) to (*, out_features).
+
+    ``weight`` is (out_features, in_features), ``bias`` (out_features) or None.
+    """
+
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True,
+                 device: Any = None, dtype: ss.dtype | None = None) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = Parameter(ss.empty(out_features, in_features, device=device, dtype=dtype))
+        self.register_parameter(
+            "bias", Parameter(ss.empty(out_features, device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew, uniform over ±1 / sqrt(in_features)."""
+        reset_uniform(self.weight, self.bias)
+
+    def forward(self, input: ss.Tensor) -> ss.Tensor:
+        """Return the output; raises RuntimeError unless the last dim is in_features long."""
+        return linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (f"in_features={self.in_features}, out_features={self.out_features}, "
+                f"bias={self.bias is not None}")
+
+
+def reset_uniform(weight: Parameter, bias: Parameter | None) -> None:
+    """PyTorch's default for linear and convolution layers: uniform over ±1 / sqrt(fan_in)."""
+    # kaiming_uniform_ with slope sqrt(5): gain * sqrt(3 / fan_in) is 1 / sqrt(fan_in).
+    init.kaiming_uniform_(weight, a=math.sqrt(5))
+    if bias is not None:
+        fan_in, _ = init._calculate_fan_in_and_fan_out(weight)
+        bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
+        init.uniform_(bias, -bound, bound)

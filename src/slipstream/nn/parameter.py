@@ -1,0 +1,49 @@
+"""Parameter: a tensor that a module trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import slipstream as ss
+
+
+class Parameter(ss.Tensor):
+    """A tensor that becomes a parameter of the module it is assigned to.
+
+    ``data`` is a tensor of any shape, of a floating point or complex dtype where
+    ``requires_grad``.  The parameter is a leaf that shares ``data``'s storage.  Raises RuntimeError
+    if ``requires_grad`` is asked of an integer or boolean dtype.
+    """
+
+    def __new__(cls, data: ss.Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        """Wrap ``data``; None stands for a tensor without elements."""
+        source = ss.empty(0) if data is None else data
+        parameter = source.detach().as_subclass(cls)
+        return parameter.requires_grad_(requires_grad)
+
+    def __init__(self, data: ss.Tensor | None = None, requires_grad: bool = True) -> None:
+        pass
+
+    def __repr__(self, **options: Any) -> str:
+        return "Parameter containing:\n" + super().__repr__(**options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        known = memo.get(id(self))
+        if known is None:
+            known = type(self)(self.detach().clone(), self.requires_grad)
+            known.__dict__.update(self.__dict__)
+            memo[id(self)] = known
+        return known
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        data = self.detach().as_subclass(ss.Tensor)
+        return rebuild_parameter, (type(self), data, self.requires_grad, dict(self.__dict__))
+
+
+def rebuild_parameter(kind: type[Parameter], data: ss.Tensor, requires_grad: bool,
+                      attributes: dict[str, Any]) -> Parameter:
+    """Make the parameter that was pickled as these parts."""
+    parameter = kind(data, requires_grad)
+    parameter.__dict__.update(attributes)
+    return parameter

@@ -1,0 +1,168 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import slipstream as ss
+from slipstream.optim.optimizer import (
+    Closure,
+    Group,
+    Optimizer,
+    check_options,
+    number_of,
+    require,
+    run_closure,
+)
+from slipstream.optim.update import apply_update
+
+Betas = tuple[float | ss.Tensor, float | ss.Tensor]
+
+# How weight decay enters: not at all, through the gradient, or beside it.
+NO_DECAY = "none"
+IN_GRADIENT = "gradient"
+DECOUPLED = "decoupled"
+
+
+@dataclass(frozen=True)
+class AdamRule:
+    """The update as a formula of parameter, gradient, exp_avg, exp_avg_sq (and max_exp_avg_sq)."""
+
+    maximize: bool
+    amsgrad: bool
+    decay: str
+
+    def __call__(self, at: Any) -> tuple[Any, ...]:
+        """The new parameter and averages."""
+        parameter = at.parameter
+        gradient = -at.gradient if self.maximize else at.gradient
+        if self.decay == DECOUPLED:
+            parameter = parameter * at.shrink
+        elif self.decay == IN_GRADIENT:
+            gradient = gradient + at.weight_decay * parameter
+        first = at.beta1 * at.exp_avg + at.rate1 * gradient
+        second = at.beta2 * at.exp_avg_sq + at.rate2 * (gradient * gradient)
+        extra: tuple[Any, ...] = ()
+        largest = second
+        if self.amsgrad:
+            # maximum(max_exp_avg_sq, second), in which a nan of second wins.
+            smaller = second <= at.max_exp_avg_sq
+            largest = at.max_exp_avg_sq.where(smaller, second)
+            extra = (largest,)
+        denominator = largest ** 0.5 / at.root + at.eps
+        return parameter - at.step_size * first / denominator, first, second, *extra
+
+
+class Adam(Optimizer):
+    """parameter -= lr * m / (sqrt(v) + eps), with running averages m and v of the gradient.
+
+    m averages the gradient (``betas[0]``), v its square (``betas[1]``), both corrected for their
+    start at zero.  ``weight_decay`` adds weight_decay * parameter to the gradient, or with
+    ``decoupled_weight_decay`` shrinks the parameter by lr * weight_decay first.  ``amsgrad`` uses
+    the largest v so far.  Raises ValueError for options out of range.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float | ss.Tensor = 1e-3,
+                 betas: Betas = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
+                 amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
+                 capturable: bool = False, differentiable: bool = False,
+                 fused: bool | None = None, decoupled_weight_decay: bool = False) -> None:
+        defaults = {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "amsgrad": amsgrad, "maximize": maximize, "foreach": foreach,
+            "capturable": capturable, "differentiable": differentiable, "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        require(eps >= 0.0, "epsilon value", eps)
+        for index, beta in enumerate(betas):
+            require(0.0 <= number_of(beta) < 1.0, f"beta parameter at index {index}", beta)
+        check_options(defaults)
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in (("amsgrad", False), ("maximize", False), ("foreach", None),
+                                ("capturable", False), ("differentiable", False),
+                                ("fused", None), ("decoupled_weight_decay", False)):
+                group.setdefault(name, value)
+        for values in self.state.values():
+            if "step" in values and not isinstance(values["step"], ss.Tensor):
+                values["step"] = ss.tensor(float(values["step"]), dtype=ss.float32)
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Update every parameter that has a gradient; return what ``closure`` returns."""
+        loss = run_closure(closure)
+        with ss.set_grad_enabled(self.defaults["differentiable"]):
+            for group in self.param_groups:
+                rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self._update(rule, parameter, group)
+        return loss
+
+    def _update(self, rule: AdamRule, parameter: ss.Tensor, group: Group) -> None:
+        state = self.state[parameter]
+        if not state:
+            state.update(adam_state(parameter, rule.amsgrad))
+        state["step"] += 1
+        targets = {"parameter": parameter}
+        targets.update((name, value) for name, value in state.items() if name != "step")
+        inputs = {"gradient": parameter.grad}
+        if parameter.is_complex():
+            # Real and imaginary part are updated as numbers of their own.
+            targets = {name: ss.view_as_real(value) for name, value in targets.items()}
+            inputs = {"gradient": ss.view_as_real(parameter.grad)}
+        apply_update(rule, targets, inputs, adam_numbers(group, state["step"].item()))
+
+
+class AdamW(Adam):
+    """Adam whose weight decay shrinks the parameter and stays out of the averages."""
+
+    def __init__(self, params: Iterable[Any], lr: float | ss.Tensor = 1e-3,
+                 betas: Betas = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2,
+                 amsgrad: bool = False, *, maximize: bool = False, foreach: bool | None = None,
+                 capturable: bool = False, differentiable: bool = False,
+                 fused: bool | None = None) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach,
+                         maximize=maximize, capturable=capturable, differentiable=differentiable,
+                         fused=fused, decoupled_weight_decay=True)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True
+
+
+def decay_of(group: Group) -> str:
+    """How a group's weight decay enters."""
+    if group["weight_decay"] == 0:
+        return NO_DECAY
+    return DECOUPLED if group["decoupled_weight_decay"] else IN_GRADIENT
+
+
+def adam_state(parameter: ss.Tensor, amsgrad: bool) -> dict[str, ss.Tensor]:
+    """The state of a parameter before its first step; the step is counted on the CPU."""
+    dtype = ss.float64 if ss.get_default_dtype() == ss.float64 else ss.float32
+    names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if amsgrad else ()))
+    moments = {name: ss.zeros_like(parameter).detach() for name in names}
+    return {"step": ss.zeros((), dtype=dtype, device="cpu"), **moments}
+
+
+def adam_numbers(group: Group, step: float) -> dict[str, float]:
+    """The numbers of the formula at this step.
+
+    All are computed in double precision here: in the formula 1 - beta2 would be rounded to the
+    parameter's dtype, which for 0.999 in float32 is 5e-5 off.  An option that is a tensor is
+    combined in its own dtype, as in PyTorch.
+    """
+    lr, decay = group["lr"], group["weight_decay"]
+    beta1, beta2 = map(number_of, group["betas"])
+    return {
+        "beta1": beta1, "rate1": 1 - beta1, "beta2": beta2, "rate2": 1 - beta2,
+        "step_size": number_of(lr / (1 - beta1 ** step)), "root": math.sqrt(1 - beta2 ** step),
+        "eps": group["eps"], "weight_decay": decay, "shrink": number_of(1 - lr * decay),
+    }

@@ -1,0 +1,110 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import slipstream as ss
+from slipstream.optim.optimizer import (
+    Closure,
+    Group,
+    Optimizer,
+    check_options,
+    number_of,
+    require,
+    run_closure,
+)
+from slipstream.optim.update import apply_update
+
+
+@dataclass(frozen=True)
+class SGDRule:
+    """The update as a formula of parameter, gradient and momentum_buffer, where there is one.
+
+    In the ``first`` step the buffer is the gradient itself, without damping.
+    """
+
+    maximize: bool
+    decay: bool
+    momentum: bool
+    first: bool
+    nesterov: bool
+
+    def __call__(self, at: Any) -> tuple[Any, ...]:
+        """The new parameter and, with momentum, the new buffer."""
+        gradient = -at.gradient if self.maximize else at.gradient
+        if self.decay:
+            gradient = gradient + at.weight_decay * at.parameter
+        if not self.momentum:
+            return (at.parameter - at.lr * gradient,)
+        buffer = gradient
+        if not self.first:
+            buffer = at.momentum * at.momentum_buffer + at.rate * gradient
+        direction = gradient + at.momentum * buffer if self.nesterov else buffer
+        return at.parameter - at.lr * direction, buffer
+
+
+class SGD(Optimizer):
+    """parameter -= lr * buffer, where buffer = momentum * buffer + (1 - dampening) * gradient.
+
+    The gradient first gets weight_decay * parameter added.  ``nesterov`` goes along gradient +
+    momentum * buffer.  Raises ValueError for negative options and for nesterov without momentum or
+    with dampening.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float | ss.Tensor = 1e-3, momentum: float = 0,
+                 dampening: float = 0, weight_decay: float | ss.Tensor = 0,
+                 nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None,
+                 differentiable: bool = False, fused: bool | None = None) -> None:
+        defaults = {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
+            "nesterov": nesterov, "maximize": maximize, "foreach": foreach,
+            "differentiable": differentiable, "fused": fused,
+        }
+        require(momentum >= 0.0, "momentum value", momentum)
+        check_options(defaults)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in (("nesterov", False), ("maximize", False), ("foreach", None),
+                                ("differentiable", False), ("fused", None)):
+                group.setdefault(name, value)
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Update every parameter that has a gradient; return what ``closure`` returns."""
+        loss = run_closure(closure)
+        with ss.set_grad_enabled(self.defaults["differentiable"]):
+            for group in self.param_groups:
+                numbers = sgd_numbers(group)
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self._update(parameter, group, numbers)
+        return loss
+
+    def _update(self, parameter: ss.Tensor, group: Group, numbers: dict[str, float]) -> None:
+        targets = {"parameter": parameter}
+        momentum, first = numbers["momentum"] != 0, False
+        if momentum:
+            state = self.state[parameter]
+            first = state.get("momentum_buffer") is None
+            if first:
+                state["momentum_buffer"] = ss.empty_like(parameter).detach()
+            targets["momentum_buffer"] = state["momentum_buffer"]
+        rule = SGDRule(group["maximize"], numbers["weight_decay"] != 0, momentum, first,
+                       group["nesterov"])
+        apply_update(rule, targets, {"gradient": parameter.grad}, numbers)
+
+
+def sgd_numbers(group: Group) -> dict[str, float]:
+    """The numbers of the formula, from a group's options."""
+    # 1 - dampening is taken in double precision here: in the formula it would be rounded.
+    return {
+        "lr": number_of(group["lr"]), "momentum": group["momentum"],
+        "rate": 1 - group["dampening"], "weight_decay": number_of(group["weight_decay"]),
+    }

@@ -1,0 +1,1 @@
+"""Helpers that stand beside nn and optim."""

@@ -1,0 +1,24 @@
+"""The environment that holds PyTorch, the peer: made once, in .venv-torch, and used again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from environment import ROOT, changed, create_environment, pip_install
+
+VENV = ROOT / ".venv-torch"
+PYTHON = VENV / "bin" / "python"
+# What the oracle of conformance needs beside PyTorch, and what ours needs to run there.
+NEEDS = ["torch==2.13.0", "numpy>=2", "scipy", "pytest", "hypothesis", "expecttest",
+         "ml_dtypes>=0.5", "cython>=3.1", "safetensors"]
+
+
+def prepare() -> Path:
+    """Return the peer's Python; install first where that was not done."""
+    stamp, key = VENV / "installed.stamp", " ".join(NEEDS)
+    create_environment(VENV)
+    if changed(stamp, key):
+        print("installing PyTorch into .venv-torch ...", flush=True)
+        pip_install(*NEEDS, python=PYTHON)
+        stamp.write_text(key)
+    return PYTHON
