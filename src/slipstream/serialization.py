@@ -213,20 +213,19 @@ class _Writer:
             "requires_grad": bool(tensor.requires_grad),
             "parameter": isinstance(tensor, Parameter),
         })
-        # Kept, so that neither its id nor its storage's is given to another while saving.
+        # Kept, so that its id is not given to another tensor while saving.
         self.sources.append(source)
         return len(self.tensors) - 1
 
     def layout(self) -> list[_Block]:
         """Give every tensor its block and offset; tensors that overlap come into one."""
-        storages = [source.untyped_storage() for source in self.sources]
-        first: dict[int, int] = {}
+        first: dict[Any, int] = {}
         spans = []
         for number, source in enumerate(self.sources):
             _, expanded = _memory_order(source.shape, source.stride())
             count = math.prod(size for dim, size in enumerate(source.shape) if dim not in expanded)
             start = source.storage_offset()
-            storage = first.setdefault(id(storages[number]), number)
+            storage = first.setdefault(source.untyped_storage(), number)
             key = (storage, self.tensors[number]["dtype"])
             spans.append((key, start, start + count, number))
         blocks: list[_Block] = []

@@ -29,5 +29,8 @@ from slipstream.nn.modules import (
 from slipstream.nn.parameter import Parameter
 
 __all__ = [
-    *modules.__all__, "Parameter", "functional", "init", "modules", "parameter", "utils",
+    "Conv2d", "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GELU", "Identity",
+    "LayerNorm", "Linear", "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleDict",
+    "ModuleList", "NLLLoss", "Parameter", "ParameterDict", "ParameterList", "ReLU", "Sequential",
+    "Softmax", "Tanh", "Unflatten", "functional", "init", "modules", "parameter", "utils",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import slipstream as ss
@@ -35,15 +34,3 @@ class Parameter(ss.Tensor):
             known.__dict__.update(self.__dict__)
             memo[id(self)] = known
         return known
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        data = self.detach().as_subclass(ss.Tensor)
-        return rebuild_parameter, (type(self), data, self.requires_grad, dict(self.__dict__))
-
-
-def rebuild_parameter(kind: type[Parameter], data: ss.Tensor, requires_grad: bool,
-                      attributes: dict[str, Any]) -> Parameter:
-    """Make the parameter that was pickled as these parts."""
-    parameter = kind(data, requires_grad)
-    parameter.__dict__.update(attributes)
-    return parameter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slipstream.core.api import defaults, install, interop
+from slipstream.core.api import defaults, install, interop, random
 from slipstream.core.api.printing import set_printoptions
 from slipstream.core.api.tensor import Size, Tensor
 from slipstream.core.dispatch import promotion
@@ -87,7 +87,8 @@ _OWN = (
 ).split()
 
 globals().update(install.functions[""])
+globals().update({name: getattr(random, name) for name in random.NAMES})
 globals().update(dtypes.BY_NAME)
 globals().update(dtypes.ALIASES)
 
-__all__ = sorted({*_OWN, *install.functions[""], *dtypes.BY_NAME, *dtypes.ALIASES})
+__all__ = sorted({*_OWN, *random.NAMES, *install.functions[""], *dtypes.BY_NAME, *dtypes.ALIASES})

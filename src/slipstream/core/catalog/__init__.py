@@ -7,8 +7,9 @@ from slipstream.core.catalog import (
     creation,
     pointwise,
     products,
+    random,
     reductions,
     viewing,
 )
 
-FAMILIES = (pointwise, reductions, viewing, copying, creation, products)
+FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random)

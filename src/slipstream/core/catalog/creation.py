@@ -9,13 +9,14 @@ import numpy as np
 
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
-from slipstream.core.dispatch.entry import COMPOUND, CREATION, Entry
+from slipstream.core.dispatch.entry import COMPOUND, CREATION, POINTWISE, Entry
 from slipstream.core.dispatch.promotion import defaults, dtype_of_number
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu.arrays import ArrayKernel, no_kernel
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.strides import strides_like
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.records import TensorBase
 
 PLACE = "dtype? dtype=None, any layout=None, device? device=None"
 TAIL = f"{PLACE}, bool requires_grad=False, bool pin_memory=False"
@@ -49,6 +50,12 @@ define(Entry(f"empty_strided_memory(int[] size, int[] stride, {PLACE})", CREATIO
        cpu=_nothing)
 
 
+define(Entry("full_memory(int[] size, Number value, dtype dtype, device? device=None)", POINTWISE,
+             formula=lambda value: value, shape=lambda call: ints(call["size"]),
+             promotion=lambda call: (call["dtype"], call["dtype"]), method=False, path="",
+             doc="One value everywhere."))
+
+
 def _grad(tensor: Any, requires_grad: bool) -> Any:
     return tensor.requires_grad_(True) if requires_grad else tensor
 
@@ -61,9 +68,17 @@ def _empty(size: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
 
 def filled(size: Any, value: Any, dtype: Any, device: Any, requires_grad: bool = False) -> Any:
     """A tensor of one value."""
-    made = ops.empty_memory.call((ints(size), dtype, None, device, None), None)
-    ops.fill.call_inplace((made, value), None)
-    return _grad(made, requires_grad)
+    if isinstance(value, TensorBase):
+        made = ops.empty_memory.call((ints(size), dtype, None, device, None), None)
+        return ops.fill.call_inplace((made, value), None)
+    kind = dtype_of_number(value).category
+    if dtype is None:
+        dtype = defaults.dtype
+    if kind == 3 and dtype.category < 3:
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: "
+                           f"{value} is complex")
+    made = ops.full_memory.call((size, value, dtype, device), None)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def _full(size: Any, fill_value: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,

@@ -45,7 +45,10 @@ class Call:
         return kind(explain(self.op.name, self.arguments, rule, mend))
 
     def device(self) -> Device:
-        """The device of the call; raises RuntimeError where operands are on several."""
+        """The ``device`` argument where it is given, else that of the operands; raises RuntimeError where operands are on several."""
+        given = self.arguments.get("device")
+        if given is not None:
+            return Device(given)
         found = [tensor.spec.device for tensor in self.tensors()]
         if isinstance(self.target, TensorBase):
             found.append(self.target.spec.device)

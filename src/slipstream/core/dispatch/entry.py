@@ -37,7 +37,8 @@ class Entry:
     gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
         parameters, ``out`` and ``<parameter>_spec``; what a formula names is what is saved.
     geometry: for views, (spec, ...) -> (shape, strides, offset delta).
-    shape: for kernels, (call) -> list of (dtype, shape) of the results.
+    shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without
+        tensor operands, (call) -> the shape of the domain.
     function: for compound ops, the Python function.
     check: (call) -> None; raises for operands that the op refuses.
     path: where users find the function, such as ``nn.functional.relu``; "" for methods only.

@@ -160,6 +160,8 @@ def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
 
 
 def _domain(recipe: Recipe, call: Call) -> tuple[int, ...]:
+    if call.op.entry.shape is not None:
+        return call.op.entry.shape(call)
     shapes = [call.values[position].spec.shape for position in recipe.operands]
     if not shapes or call.form == IN_PLACE:
         shapes = [tensor.spec.shape for tensor in call.tensors()]
@@ -177,7 +179,7 @@ def _output_specs(recipe: Recipe, domain: tuple[int, ...], call: Call, device: A
     found = []
     traced = recipe.traced
     tensors = call.tensors()
-    shape = () if all(t.spec.ndim == 0 for t in tensors) else domain
+    shape = () if tensors and all(t.spec.ndim == 0 for t in tensors) else domain
     for i, dtype in enumerate(recipe.results):
         output = traced.program.outputs[i]
         if traced.program.has_rows and traced.program.level_of(output.value) == ROW:

@@ -17,7 +17,7 @@ from typing import Any
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.op import PLAIN, Op
 from slipstream.core.dispatch.signature import NUMBER, TENSORS
-from slipstream.core.engine.tape import Rule
+from slipstream.core.engine.tape import Rule, SavedTensor
 from slipstream.core.fuse.symbols import NotAFormula
 from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import ModeState, modes
@@ -98,7 +98,7 @@ class FormulaRule(Rule):
 def _unpack(saved: Any, node: Node) -> Any:
     if isinstance(saved, list):
         return [_unpack(each, node) for each in saved]
-    return None if saved is None or not hasattr(saved, "unpack") else saved.unpack(node, None)
+    return saved.unpack(node, None) if isinstance(saved, SavedTensor) else saved
 
 
 def _record_of(node: Node) -> Any:

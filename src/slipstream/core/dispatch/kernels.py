@@ -34,7 +34,7 @@ class KernelBuilder:
              flags: int) -> Plan:
         """The plan of a call; raises the op's errors for operands that do not fit."""
         call = Call(op, state, values, target, form)
-        device = requested_device(call)
+        device = call.device()
         if op.entry.check is not None:
             op.entry.check(call)
         shapes = op.entry.shape(call)
@@ -57,12 +57,6 @@ class KernelBuilder:
 
 
 kernel_builder = KernelBuilder()
-
-
-def requested_device(call: Call) -> Device:
-    """The ``device`` argument where the op has one and it is given, else the operands' device."""
-    given = call.arguments.get("device")
-    return Device(given) if given is not None else call.device()
 
 
 def _spec(device: Device, result: Any) -> Spec:

@@ -19,7 +19,6 @@ cdef ModeTable modes
 cdef Tape tape
 cdef LaunchDoor door
 cdef Slots slots
-cdef PlanTable plan_table
 
 cdef class PlanTable:
     cdef public list ring
@@ -61,4 +60,7 @@ cdef class Op(OpBase):
     cdef tuple _numbers(self, Plan plan, object values)
     cdef object _view(self, Plan plan, ModeState state, object values)
     cdef TensorBase _new(self, Spec spec, Backend backend)
+    cdef object _first_call1(self, tuple key, ModeState state, object a)
+    cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
+    cdef bint _plainly_writable(self, Plan plan, ModeState state, object values, object target)
     cdef object _write(self, Plan plan, ModeState state, object values, object target, int form)

@@ -141,6 +141,9 @@ class Op(OpBase):
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """The boxed call: positional and keyword arguments in containers."""
+        if self.count == 1 and len(args) == 1 and not kwargs and isinstance(args[0], TensorBase):
+            if not modes.current().special:
+                return self.call1(args[0])
         state: ModeState = modes.current()
         modes.note_site(state)
         if state.special:
@@ -149,7 +152,37 @@ class Op(OpBase):
 
     def call1(self, a: Any) -> Any:
         """Call with one operand."""
-        return self.call((a,), None)
+        state: ModeState = modes.current()
+        modes.note_site(state)
+        if not isinstance(a, TensorBase) or state.special:
+            return self.call((a,), None)
+        x: TensorBase = a
+        flags: cython.int = 0
+        if x.record is not None or x.base is not None:
+            if state.grad_enabled and tape.requires_grad(x):
+                flags = 1
+        key: tuple = (x.spec, flags)
+        found = self.binary.get(key)
+        if found is None:
+            return self._first_call1(key, state, a)
+        plan: Plan = found
+        plan.used = True
+        out: TensorBase = self._new(plan.out_spec, plan.backend)
+        door.submit(plan, (out, a), ())
+        if flags and plan.rule is not None:
+            tape.record(plan.rule, (a, *self.tails[1]), (out,), state)
+        return out
+
+    def _first_call1(self, key: tuple[Any, ...], state: ModeState, a: Any) -> Any:
+        values = self.bind((a,), None)
+        if self.compound:
+            return self.function(*values)
+        plan: Plan = self.plan_for(state, values, None, PLAIN)
+        if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0,)
+                and not plan.numbers and plan.prepare is None and plan.short_key is None):
+            self.binary[key] = plan
+            plan.short_key = key
+        return self._carry_out(plan, state, values, None, PLAIN)
 
     def call2(self, a: Any, b: Any) -> Any:
         """Call with two operands: the road of ``a + b``, with nothing on it that can be spared."""
@@ -204,7 +237,7 @@ class Op(OpBase):
         others = tuple([i for i in (0, 1) if not isinstance(args[i], TensorBase)])
         plain = isinstance(args[others[0]], (int, float, complex)) if others else True
         if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == wanted and plain
-                and plan.numbers == others and plan.prepare is None):
+                and plan.numbers == others and plan.prepare is None and plan.short_key is None):
             self.binary[key] = plan
             plan.short_key = key
         return self._carry_out(plan, state, values, None, PLAIN)
@@ -397,13 +430,38 @@ class Op(OpBase):
     ) -> Any:
         """The in-place and ``out=`` forms: the results' memory is given."""
         targets: tuple = target if isinstance(target, tuple) else (target,)
-        values = wiring.begin_write(self, plan, state, values, targets, form)
+        if not self._plainly_writable(plan, state, values, target):
+            values = wiring.begin_write(self, plan, state, values, targets, form)
         node: Node | None = None
         if plan.rule is not None:
             node = tape.make_node(plan.rule, values, state)
         door.submit(plan, self._operands(plan, targets, values), self._numbers(plan, values))
-        wiring.end_write(plan, state, targets, node)
+        if node is None and isinstance(target, TensorBase):
+            written: TensorBase = target
+            written.storage.version += 1
+            written.storage.write_site = (state.code, state.instruction)
+        else:
+            wiring.end_write(plan, state, targets, node)
         return target
+
+    def _plainly_writable(self, plan: Plan, state: ModeState, values: Any, target: Any) -> bool:
+        """Whether a write needs no further look: nothing shared, read-only, or on the tape."""
+        if not isinstance(target, TensorBase) or plan.rule is not None:
+            return False
+        written: TensorBase = target
+        if not written.spec.contiguous or written.storage.read_only:
+            return False
+        if state.grad_enabled and (written.record is not None or written.base is not None):
+            return False
+        source: TensorBase
+        for value in values:
+            if isinstance(value, TensorBase):
+                source = value
+                if source is not written and source.storage is written.storage:
+                    return False
+            elif isinstance(value, (list, tuple)):
+                return False
+        return True
 
 
 DEFAULT = "default"

@@ -25,7 +25,7 @@ cdef class Allocator(Memory):
     cdef public list callbacks
     cdef public object drain
     cdef public object error
-    cdef public object listener
+    cdef object listener
     cdef list table
     cdef Py_ssize_t small
     cdef Py_ssize_t round_up
@@ -35,6 +35,8 @@ cdef class Allocator(Memory):
     cdef Py_ssize_t pending
     cdef Py_ssize_t room
     cdef bint busy
+    cdef bint direct
+    cdef Py_ssize_t outside
     cdef dict strays
     cpdef size_t allocate(self, Py_ssize_t nbytes) except? 0
     cpdef void free(self, size_t address, Py_ssize_t nbytes)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from heapq import heappush
 from typing import Any
 
 import cython
 
 from slipstream.core.memory.flows import Flow
+from slipstream.core.memory.heaps import HeapShelf
 from slipstream.core.memory.ladder import SMALL, climb, release_all, round_up
 from slipstream.core.memory.pieces import Pieces, Provider
 from slipstream.core.memory.segments import Segments
@@ -48,7 +50,7 @@ def class_sizes(minimum: int) -> list[int]:
     return sizes
 
 
-def by_units(shelves: list[Shelf]) -> list[Shelf]:
+def by_units(shelves: list[Any]) -> list[Any]:
     """For each multiple of the smallest size up to 1 MiB, the shelf that serves it."""
     minimum = shelves[0].size
     table, size = [shelves[0]], 0
@@ -64,15 +66,14 @@ class Allocator(Memory):
     ``callbacks``: called with the size before more memory is reserved, they may free blocks;
     ``drain``: called when memory runs out, it sends what is recorded and waits;
     ``error``: makes the exception from (allocator, size);
-    ``listener``: called with ("allocate" or "free", address, size), the latter when a block
-    that came back becomes free.
     """
 
     def __init__(self, provider: Provider) -> None:
         self.granularity = provider.granularity
         self.round_up = provider.minimum - 1
         self.shift = provider.minimum.bit_length() - 1
-        self.shelves = [Shelf(size) for size in class_sizes(provider.minimum)]
+        kind = Shelf if cython.compiled else HeapShelf
+        self.shelves = [kind(size) for size in class_sizes(provider.minimum)]
         self.table = by_units(self.shelves)
         self.large = Segments(max(GRAIN, provider.minimum))
         self.live_bytes = 0
@@ -87,6 +88,8 @@ class Allocator(Memory):
         self.drain: Callable[[], Any] | None = None
         self.error: Callable[[Any, int], BaseException] = out_of_memory
         self.listener: Callable[[str, int, int], Any] | None = None
+        self.outside = 0
+        self.direct = True
         self.small = SMALL
         self.pending = 0
         self.room = 0
@@ -114,15 +117,19 @@ class Allocator(Memory):
             return 0
         if cython.compiled:
             address = self.take(nbytes)
+        elif nbytes > self.small:
+            address = self.take_alone(nbytes)
         else:
-            with LOCK:
-                if self.busy:
-                    return self.stray(nbytes)
-                self.busy = True
-                try:
-                    address = self.take(nbytes)
-                finally:
-                    self.busy = False
+            # The heap's steps need no lock, and no counter is half changed where threads switch.
+            shelf: Shelf = self.table[(nbytes + self.round_up) >> self.shift]
+            address = shelf.take()
+            if address:
+                self.live_bytes += shelf.size
+                if self.live_bytes > self.peak_bytes:
+                    self.peak_bytes = self.live_bytes
+                self.requested_taken += nbytes
+            else:
+                address = self.take_alone(nbytes)
         if address == 0:
             address = climb(self, nbytes)
         if self.listener is not None:
@@ -132,7 +139,8 @@ class Allocator(Memory):
     def free(self, address: cython.size_t, nbytes: cython.Py_ssize_t) -> None:
         """Note that a block came back; the next request makes it free.
 
-        A collector may call this anywhere, on any thread: nothing but the note happens here.
+        A collector may call this anywhere, on any thread: nothing but the note happens here
+        (uncompiled, small blocks go back at once, which is one step).
         """
         if address == 0:
             return
@@ -142,6 +150,11 @@ class Allocator(Memory):
             self.stack[2 * self.pending] = address
             self.stack[2 * self.pending + 1] = nbytes
             self.pending += 1
+        elif nbytes <= self.small and self.direct:
+            entry = self.table[(nbytes + self.round_up) >> self.shift]
+            heappush(entry.heap, address)
+            self.live_bytes -= entry.size
+            self.requested_given += nbytes
         else:
             self.returned.append((address, nbytes))
 
@@ -218,6 +231,7 @@ class Allocator(Memory):
                 self.live_bytes -= shelf.size
             else:
                 self.give_large(address)
+                self.note_outside(nbytes, -1)
             self.requested_given += nbytes
             if self.listener is not None:
                 self.listener("free", address, nbytes)
@@ -245,7 +259,33 @@ class Allocator(Memory):
             raise self.error(self, nbytes)
         self.strays[address] = size
         self.count_large(size, nbytes)
+        self.note_outside(nbytes, 1)
         return address
+
+    def note_outside(self, nbytes: int, change: int) -> None:
+        """Count small blocks that lie in no slab: while there are any, none goes back at once."""
+        if nbytes <= self.small:
+            self.outside += change
+            self.direct = self.outside == 0 and self.listener is None
+
+    def listen(self, listener: Callable[[str, int, int], Any] | None) -> None:
+        """Call ``listener`` with ("allocate" or "free", address, size) from here on.
+
+        "free" comes when a block that came back becomes free.  None ends it.
+        """
+        self.listener = listener
+        self.direct = self.outside == 0 and listener is None
+
+    def take_alone(self, nbytes: int) -> int:
+        """`take`, uncompiled: under the lock, and safe from what the collector runs inside it."""
+        with LOCK:
+            if self.busy:
+                return self.stray(nbytes)
+            self.busy = True
+            try:
+                return self.take(nbytes)
+            finally:
+                self.busy = False
 
     def alone(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Do ``work`` as one step; None where another such step is under way on this thread."""
@@ -269,7 +309,10 @@ class Allocator(Memory):
 
     def borrow(self, nbytes: int) -> int:
         """A small block split from a segment."""
-        return self.take_large(nbytes)
+        address = self.take_large(nbytes)
+        if address:
+            self.note_outside(nbytes, 1)
+        return address
 
     def adopt_slab(self, slab: Slab, nbytes: int) -> int:
         """Take in a new slab, and a block of it at once, before another thread does."""

@@ -43,4 +43,3 @@ cdef class Shelf:
     cpdef object add(self, Slab slab)
     cdef Py_ssize_t place(self, size_t address)
     cdef void renumber(self, Py_ssize_t start)
-    cpdef Py_ssize_t growth(self, Py_ssize_t granularity)

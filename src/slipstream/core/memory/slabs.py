@@ -25,6 +25,13 @@ def raise_freed_twice(address: int) -> None:
     raise RuntimeError(f"block at {address:#x} was freed twice")
 
 
+def growth(size: int, slots: int, granularity: int) -> int:
+    """How many bytes a new slab should have for a class of ``slots`` slots so far."""
+    wanted = max(FIRST // size, slots // 4)
+    wanted = max(FEW_SLOTS, min(wanted, MOST_SLOTS, LARGEST // size))
+    return (wanted * size + granularity - 1) // granularity * granularity
+
+
 class Slab:
     """``slots`` slots of ``size`` bytes at ``base``; ``free`` of them are free."""
 
@@ -192,9 +199,18 @@ class Shelf:
                 return slab
         return None
 
-    def live(self) -> int:
-        """How many slots are taken now."""
-        return sum(slab.slots - slab.free for slab in self.slabs)
+    def free_addresses(self) -> set[int]:
+        """The addresses of all free slots."""
+        return {
+            slab.base + slot * slab.size
+            for slab in self.slabs
+            for slot in range(slab.slots)
+            if slab.is_free(slot)
+        }
+
+    def free_slots(self) -> int:
+        """How many slots are free."""
+        return sum(slab.free for slab in self.slabs)
 
     def renumber(self, start: cython.Py_ssize_t) -> None:
         """Write down the places of the slabs from ``start`` on."""
@@ -203,8 +219,6 @@ class Shelf:
             slab: Slab = self.slabs[index]
             slab.position = index
 
-    def growth(self, granularity: cython.Py_ssize_t) -> int:
+    def growth(self, granularity: int) -> int:
         """How many bytes the next slab of this class should have."""
-        slots: cython.Py_ssize_t = max(FIRST // self.size, self.slots // 4)
-        slots = max(FEW_SLOTS, min(slots, MOST_SLOTS, LARGEST // self.size))
-        return (slots * self.size + granularity - 1) // granularity * granularity
+        return growth(self.size, self.slots, granularity)

@@ -33,7 +33,7 @@ def largest_hole(allocator: Any) -> int:
     """The size of the largest free block, of a segment or a slab."""
     allocator.settled()
     holes = [block.size for block in allocator.large.holes[-1:]]
-    free = [shelf.size for shelf in allocator.shelves if any(s.free for s in shelf.slabs)]
+    free = [shelf.size for shelf in allocator.shelves if shelf.free_slots()]
     return max([0, *holes, *free])
 
 
@@ -97,7 +97,7 @@ class MemoryStatistics:
         shelves = allocator.shelves
         blocks, nbytes = allocator.large_blocks.counts(), allocator.large_bytes.counts()
         taken = sum(shelf.taken for shelf in shelves)
-        live = sum(shelf.live() for shelf in shelves)
+        live = sum(shelf.slots - shelf.free_slots() for shelf in shelves)
         size = sum(shelf.taken * shelf.size for shelf in shelves)
         out = allocator.live_bytes - nbytes["current"]
         self.flows["allocation.small_pool"] = flow(live, taken)
@@ -156,7 +156,7 @@ def reset_totals(allocator: Any) -> None:
     allocator.requested_taken -= allocator.requested_given
     allocator.requested_given = 0
     for shelf in allocator.shelves:
-        shelf.taken = shelf.live()
+        shelf.taken = shelf.slots - shelf.free_slots()
     for quantity in all_flows(allocator):
         quantity.reset_totals()
 
@@ -204,7 +204,10 @@ def snapshot(allocator: Any) -> list[dict[str, Any]]:
     ``inactive``.
     """
     allocator.settled()
-    pieces = [slab_map(slab) for shelf in allocator.shelves for slab in shelf.slabs]
+    pieces = []
+    for shelf in allocator.shelves:
+        free = shelf.free_addresses()
+        pieces += [slab_map(slab, free) for slab in shelf.slabs]
     blocks = [*allocator.large.live.values(), *allocator.large.holes]
     pieces += [segment_map(block) for block in blocks if block.before is None]
     return sorted(pieces, key=lambda piece: piece["address"])
@@ -228,11 +231,11 @@ def piece_map(kind: str, address: int, nbytes: int, blocks: list[Any]) -> dict[s
     }
 
 
-def slab_map(slab: Any) -> dict[str, Any]:
+def slab_map(slab: Any, free: set[int]) -> dict[str, Any]:
     """A slab and its slots."""
     blocks = [
-        block_map(slab.base + slot * slab.size, slab.size, slab.is_free(slot))
-        for slot in range(slab.slots)
+        block_map(address, slab.size, address in free)
+        for address in range(slab.base, slab.base + slab.slots * slab.size, slab.size)
     ]
     return piece_map("small", slab.base, slab.nbytes, blocks)
 

@@ -121,6 +121,9 @@ class Generator:
 class DefaultGenerators:
     """The generator that each device draws from where a call names none."""
 
+    # The class of the generators made here; the users' own, which hands states out as tensors.
+    generator_class: type[Generator] = Generator
+
     def __init__(self) -> None:
         self._by_device: dict[Hashable, Generator] = {}
         self._seed: int | None = None
@@ -137,8 +140,13 @@ class DefaultGenerators:
         with self._lock:
             return self._by_device.setdefault(device, self._made(device))
 
+    def made(self) -> list[Generator]:
+        """Return every default generator made so far."""
+        with self._lock:
+            return list(self._by_device.values())
+
     def _made(self, device: Hashable) -> Generator:
-        generator = Generator(device)
+        generator = self.generator_class(device)
         if self._seed is None:
             generator.seed()
         else:

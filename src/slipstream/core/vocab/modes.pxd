@@ -1,24 +1,40 @@
 cdef extern from *:
     """
+    #include <string.h>
     static CYTHON_INLINE unsigned long long slip_thread(void) {
         return (unsigned long long)PyThreadState_GetID(PyThreadState_Get());
     }
-    static CYTHON_INLINE PyObject* slip_frame(void) { return (PyObject*)PyEval_GetFrame(); }
-    static CYTHON_INLINE PyObject* slip_code(PyObject* f) {
-        return (PyObject*)PyFrame_GetCode((PyFrameObject*)f); }
-    static CYTHON_INLINE int slip_instruction(PyObject* f) {
-        return PyFrame_GetLasti((PyFrameObject*)f); }
-    static CYTHON_INLINE PyObject* slip_back(PyObject* f) {
-        return (PyObject*)PyFrame_GetBack((PyFrameObject*)f); }
-    static CYTHON_INLINE PyObject* slip_filename(PyObject* c) {
-        return ((PyCodeObject*)c)->co_filename; }
+    /* Whether a code object's file lies below the folder root: such frames are ours. */
+    static int slip_is_ours(PyCodeObject *code, PyObject *root) {
+        PyObject *name = code->co_filename;
+        Py_ssize_t n = PyUnicode_GET_LENGTH(root);
+        if (PyUnicode_GET_LENGTH(name) < n || PyUnicode_KIND(name) != PyUnicode_KIND(root))
+            return 0;
+        return !memcmp(PyUnicode_DATA(name), PyUnicode_DATA(root),
+                       (size_t)n * PyUnicode_KIND(root));
+    }
+    /* The innermost frame outside root: its code (a new reference) and instruction; or NULL. */
+    static PyObject *slip_site(PyObject *root, PyObject *known, int *instruction) {
+        PyFrameObject *frame = PyEval_GetFrame(), *back;
+        PyCodeObject *code;
+        Py_XINCREF(frame);
+        while (frame) {
+            code = PyFrame_GetCode(frame);
+            if ((PyObject *)code == known || !slip_is_ours(code, root)) {
+                *instruction = PyFrame_GetLasti(frame);
+                Py_DECREF(frame);
+                return (PyObject *)code;
+            }
+            Py_DECREF(code);
+            back = PyFrame_GetBack(frame);
+            Py_DECREF(frame);
+            frame = back;
+        }
+        Py_RETURN_NONE;
+    }
     """
     unsigned long long slip_thread()
-    void* slip_frame()
-    object slip_code(object frame)
-    int slip_instruction(object frame)
-    void* slip_back(object frame)
-    void* slip_filename(object code)
+    object slip_site(object root, object known, int* instruction)
 
 cdef class ModeState:
     cdef public bint grad_enabled
@@ -39,4 +55,3 @@ cdef class ModeTable:
     cdef public str root
     cpdef ModeState current(self)
     cdef void note_site(self, ModeState state)
-    cdef void _walk(self, ModeState state, object frame)

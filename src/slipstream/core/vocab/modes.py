@@ -68,10 +68,11 @@ class ModeTable:
     def note_site(self, state: ModeState) -> None:
         """Store the innermost frame outside slipstream as (code, instruction offset)."""
         if cython.compiled:
-            raw: cython.p_void = slip_frame()  # noqa: F821
-            if raw == cython.NULL:
-                return
-            self._walk(state, cython.cast(object, raw))
+            instruction: cython.int = 0
+            code = slip_site(self.root, state.code, cython.address(instruction))  # noqa: F821
+            if code is not None:
+                state.code = code
+                state.instruction = instruction
             return
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and frame.f_code.co_filename.startswith(ROOT):
@@ -79,18 +80,6 @@ class ModeTable:
         if frame is not None:
             state.code = frame.f_code
             state.instruction = frame.f_lasti
-
-    def _walk(self, state: ModeState, frame: FrameType) -> None:
-        # Compiled only: the same walk over the interpreter's own frames.
-        root: str = self.root
-        while frame is not None:
-            code = frame.f_code
-            name: str = code.co_filename
-            if not name.startswith(root):
-                state.code = code
-                state.instruction = frame.f_lasti
-                return
-            frame = frame.f_back
 
 
 def decode_site(code: CodeType | None, instruction: int) -> tuple[str, int]:

@@ -105,4 +105,4 @@ cdef class TensorBase:
     cdef public TensorBase base
     cdef object __weakref__
 
-cdef Slots slots
+cdef Slots _slots

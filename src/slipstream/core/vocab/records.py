@@ -218,52 +218,52 @@ class TensorBase:
     """
 
     def __add__(self, other: object) -> object:
-        return slots.add.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.add.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __radd__(self, other: object) -> object:
-        return slots.add.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.add.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __sub__(self, other: object) -> object:
-        return slots.sub.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.sub.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __rsub__(self, other: object) -> object:
-        return slots.sub.call2(other, self) if _is_operand(other) else NotImplemented
+        return _slots.sub.call2(other, self) if _is_operand(other) else NotImplemented
 
     def __mul__(self, other: object) -> object:
-        return slots.mul.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.mul.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __rmul__(self, other: object) -> object:
-        return slots.mul.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.mul.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __truediv__(self, other: object) -> object:
-        return slots.div.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.div.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __rtruediv__(self, other: object) -> object:
-        return slots.div.call2(other, self) if _is_operand(other) else NotImplemented
+        return _slots.div.call2(other, self) if _is_operand(other) else NotImplemented
 
     def __matmul__(self, other: object) -> object:
-        return slots.matmul.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.matmul.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __neg__(self) -> object:
-        return slots.neg.call1(self)
+        return _slots.neg.call1(self)
 
     def __eq__(self, other: object) -> object:
-        return slots.eq.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.eq.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __ne__(self, other: object) -> object:
-        return slots.ne.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.ne.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __lt__(self, other: object) -> object:
-        return slots.lt.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.lt.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __le__(self, other: object) -> object:
-        return slots.le.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.le.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __gt__(self, other: object) -> object:
-        return slots.gt.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.gt.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __ge__(self, other: object) -> object:
-        return slots.ge.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.ge.call2(self, other) if _is_operand(other) else NotImplemented
 
     def __hash__(self) -> int:
         # Tensors are compared elementwise, so they hash by identity, as PyTorch's do.
@@ -272,6 +272,8 @@ class TensorBase:
 
 object_hash = object.__hash__
 slots = Slots()
+# The same object where compiled code finds it without a look-up.
+_slots = slots
 
 if not cython.compiled:
     # A compiled instance starts with None in these fields; an uncompiled one finds it here.

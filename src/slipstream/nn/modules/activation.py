@@ -19,6 +19,7 @@ class ReLU(Module):
         return input.relu_() if self.inplace else ss.relu(input)
 
     def extra_repr(self) -> str:
+        """What the printed module says of its options."""
         return "inplace=True" if self.inplace else ""
 
 
@@ -37,6 +38,7 @@ class GELU(Module):
         return functional.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
+        """What the printed module says of its options."""
         return f"approximate={self.approximate!r}"
 
 
@@ -56,6 +58,7 @@ class _OverClasses(Module):
         self.dim = dim
 
     def extra_repr(self) -> str:
+        """What the printed module says of its options."""
         return f"dim={self.dim}"
 
 

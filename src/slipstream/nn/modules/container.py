@@ -305,7 +305,8 @@ class ParameterList(Module):
         return popped
 
     def extra_repr(self) -> str:
-        return "\n".join(f"  ({place}): {describe_value(value)}" for place, value in enumerate(self))
+        """What the printed list or dict says of its values."""
+        return described_values(enumerate(self))
 
 
 class ParameterDict(Module):
@@ -353,7 +354,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of this name, or ``default``."""
-        return self[key] if key in self else default
+        return getattr(self, key) if key in self._keys else default
 
     def pop(self, key: str) -> Any:
         """Remove the value of this name and return it; raises KeyError where there is none."""
@@ -371,7 +372,8 @@ class ParameterDict(Module):
         _update(self, parameters)
 
     def extra_repr(self) -> str:
-        return "\n".join(f"  ({key}): {describe_value(value)}" for key, value in self.items())
+        """What the printed list or dict says of its values."""
+        return described_values(self.items())
 
 
 def as_parameter(value: Any) -> Any:
@@ -381,11 +383,16 @@ def as_parameter(value: Any) -> Any:
     return value
 
 
+def described_values(items: Iterable[tuple[Any, Any]]) -> str:
+    """One line about each value of a ParameterList or ParameterDict."""
+    return "\n".join(f"  ({key}): {describe_value(value)}" for key, value in items)
+
+
 def describe_value(value: Any) -> str:
-    """One line about a value of a ParameterList or ParameterDict."""
+    """One line about a value."""
     if not isinstance(value, ss.Tensor):
         return f"Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(map(str, value.shape))
     where = f" ({value.device})" if value.device.type == "cuda" else ""
-    return f"{kind} containing: [{str(value.dtype)} of size {size}{where}]"
+    return f"{kind} containing: [{value.dtype} of size {size}{where}]"

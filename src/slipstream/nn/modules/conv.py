@@ -83,6 +83,7 @@ class Conv2d(Module):
         return sides
 
     def extra_repr(self) -> str:
+        """What the printed module says of its options."""
         text = (f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
                 f"stride={self.stride}")
         if self.padding != (0, 0):

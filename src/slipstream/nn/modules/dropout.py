@@ -25,4 +25,5 @@ class Dropout(Module):
         return dropout(input, self.p, self.training, self.inplace)
 
     def extra_repr(self) -> str:
+        """What the printed module says of its options."""
         return f"p={self.p}, inplace={self.inplace}"

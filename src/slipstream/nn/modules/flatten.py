@@ -27,6 +27,7 @@ class Flatten(Module):
         return input.reshape(*shape[:start], joined, *shape[end + 1:])
 
     def extra_repr(self) -> str:
+        """What the printed module says of its options."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
@@ -48,6 +49,7 @@ class Unflatten(Module):
         return input.reshape(*input.shape[:place], *sizes, *input.shape[place + 1:])
 
     def extra_repr(self) -> str:
+        """What the printed module says of its options."""
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 

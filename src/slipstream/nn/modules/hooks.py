@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import slipstream as ss
 from slipstream.nn.modules.state import State
@@ -87,7 +87,7 @@ class EveryModule:
     forward = HookTable()
     backward = HookTable()
     backward_pre = HookTable()
-    always_called: dict[int, bool] = {}
+    always_called: ClassVar[dict[int, bool]] = {}
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:

@@ -68,6 +68,7 @@ class Embedding(Module):
                    _weight=embeddings, _freeze=freeze)
 
     def extra_repr(self) -> str:
+        """What the printed module says of its options."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"

@@ -195,7 +195,7 @@ class State(Traversal):
         return add_hook(self._state_dict_hooks, partial(_call_post_hook, hook))
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """As ``register_state_dict_post_hook``, but what the hook returns takes the dict's place."""
+        """As the public method, but what the hook returns takes the dict's place."""
         return add_hook(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:

@@ -98,7 +98,7 @@ class Traversal(Registry):
         """
         path, _, name = target.rpartition(".")
         if not name or not isinstance(module, Registry):
-            raise ValueError("set_submodule needs the name of a submodule and a module to put there")
+            raise ValueError("set_submodule needs the name of a submodule and a module for it")
         parent = self.get_submodule(path)
         if strict or hasattr(parent, name):
             _member(parent, name, Registry, "an nn.Module")

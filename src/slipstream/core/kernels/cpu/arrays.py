@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import cython
 import numpy as np
 
 from slipstream.core.vocab.records import Kernel, Plan, TensorBase
 
+# PyBUF_WRITE of the C API.
+WRITABLE = 0x200
+# Arrays kept for each operand of a plan: addresses repeat, since the allocator is deterministic.
+KEPT = 64
 
-def array_of(address: int, shape: tuple[int, ...], steps: tuple[int, ...],
+
+def _silent() -> contextvars.Context:
+    """A context without floating-point warnings: entering it costs less than np.errstate."""
+    context = contextvars.Context()
+    context.run(np.seterr, all="ignore")
+    return context
+
+
+SILENT = _silent()
+
+
+def array_of(address: Any, shape: tuple[int, ...], steps: tuple[int, ...],
              dtype: np.dtype) -> np.ndarray:
     """An array over memory at ``address``; ``steps`` are strides in bytes, maybe negative."""
     low = high = 0
@@ -23,7 +40,12 @@ def array_of(address: int, shape: tuple[int, ...], steps: tuple[int, ...],
         else:
             high += (size - 1) * step
     span = high - low + dtype.itemsize
-    buffer = (ctypes.c_char * span).from_address(address + low)
+    if cython.compiled:
+        start: cython.size_t = address + low
+        buffer = PyMemoryView_FromMemory(  # noqa: F821
+            cython.cast(cython.p_char, start), span, WRITABLE)
+    else:
+        buffer = (ctypes.c_char * span).from_address(address + low)
     return np.ndarray(shape, dtype, buffer, -low, steps)
 
 
@@ -32,7 +54,7 @@ def tensor_array(tensor: TensorBase) -> np.ndarray:
     spec: Any = tensor.spec
     itemsize = spec.itemsize
     address = tensor.storage.address + tensor.offset * itemsize
-    return array_of(address, spec.shape, tuple(s * itemsize for s in spec.strides),
+    return array_of(address, spec.shape, tuple([s * itemsize for s in spec.strides]),
                     spec.dtype.numpy)
 
 
@@ -44,11 +66,26 @@ class ArrayKernel(Kernel):
         self.function = function
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Call the function."""
-        arrays = [tensor_array(operand) for operand in operands]
-        count = len(plan.out_specs)
-        with np.errstate(all="ignore"):
-            self.function(arrays[:count], arrays[count:], numbers, plan)
+        """Call the function; operands in the same place always have the plan's geometry."""
+        kept: list = plan.binding
+        if kept is None or len(kept) != len(operands):
+            kept = plan.binding = [{} for _ in operands]
+        arrays: list = []
+        place: cython.Py_ssize_t = 0
+        tensor: TensorBase
+        for operand in operands:
+            tensor = operand
+            views: dict = kept[place]
+            place += 1
+            address = tensor.storage.address + tensor.offset * tensor.spec.itemsize
+            array = views.get(address)
+            if array is None:
+                if len(views) >= KEPT:
+                    views.clear()
+                array = views[address] = tensor_array(tensor)
+            arrays.append(array)
+        count: cython.Py_ssize_t = len(plan.out_specs)
+        SILENT.copy().run(self.function, arrays[:count], arrays[count:], numbers, plan)
 
 
 class NoKernel(Kernel):

@@ -8,7 +8,12 @@
 #define CHUNKED_BELOW 16   /* groups: with fewer, a long row is cut into chunks */
 #define CHUNK_LEAST 32     /* blocks */
 #define CHUNKS_MOST 64
-#define KEPT_LIMIT 65536   /* elements that a columnar group keeps through its phases */
+#define WIDE_COLUMNS 4096  /* columns of a group where nothing is kept: memory is read in order */
+#define KEPT_LIMIT 131072  /* elements that a columnar group keeps through its phases */
+#define KEPT_LEAST 64      /* columns, though they then keep more */
+#define SHORT_ROW 32       /* rows up to here are turned into columns if they have phases */
+#define SHORT_KEPT 4096
+#define TILE 32            /* rows and columns of a tile of a map that turns a matrix over */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -148,8 +153,10 @@ static int is_columnar(const slip_code *code, const dims *outer, const dims *inn
             nearest = s ? smaller(nearest, s) : nearest;
         }
         const int64_t kept = distance(*stride_of(outer, at, outer->rank - 1));
+        const int64_t run = outer->sizes[outer->rank - 1];
         if (nearest == INT64_MAX && kept == 0) continue;
-        return kept != 0 && kept < nearest && outer->sizes[outer->rank - 1] >= 4;
+        if (code->phases > 1 && product(inner) <= SHORT_ROW && run >= 4 * SHORT_ROW) return 1;
+        return kept != 0 && kept < nearest && run >= 4;
     }
     return 0;
 }
@@ -166,8 +173,15 @@ static void cut_rows(slip_layout *l) {
     l->piece = l->run;
     l->repeat = larger(runs, 1);
     l->groups = l->rows;
+    l->span = l->rows;
     l->blocks = l->width > 0;
-    if (l->width <= SLIP_BLOCK / 2) {
+    if (l->tiled) {
+        l->span = l->outer[l->outer_rank - 1];
+        l->group = smaller(l->span, TILE);
+        l->piece = smaller(l->run, TILE);
+        l->groups = l->rows / l->span * ceiling(l->span, l->group);
+        l->blocks = ceiling(l->run, l->piece);
+    } else if (l->width <= SLIP_BLOCK / 2) {
         l->group = larger(1, smaller(l->rows, SLIP_BLOCK / larger(l->width, 1)));
         l->groups = ceiling(l->rows, l->group);
     } else if (l->run >= SLIP_BLOCK / 2 || runs == 1) {
@@ -182,8 +196,9 @@ static void cut_rows(slip_layout *l) {
 }
 
 static void cut_columns(const slip_code *code, slip_layout *l) {
-    int64_t limit = SLIP_BLOCK;
-    if (code->phases > 1) limit = larger(16, smaller(limit, KEPT_LIMIT / larger(l->width, 1)));
+    const int64_t width = larger(l->width, 1);
+    const int64_t kept = larger(KEPT_LEAST, (width <= SHORT_ROW ? SHORT_KEPT : KEPT_LIMIT) / width);
+    const int64_t limit = code->phases > 1 ? smaller(SLIP_BLOCK, kept) : WIDE_COLUMNS;
     l->group = l->piece = even_piece(l->run, limit);
     l->groups = l->run ? l->rows / l->run * ceiling(l->run, l->piece) : 0;
     l->repeat = larger(1, smaller(l->width, SLIP_BLOCK / l->group));
@@ -211,6 +226,7 @@ static int dense(int rank, const int64_t *sizes, const int64_t *strides, int64_t
 /* Whether every block of an operand lies in memory as the loops want it. */
 static int is_direct(const slip_layout *l, const slip_place *p) {
     int64_t span = 1;
+    if (l->tiled) return 0;
     if (l->columnar) {
         const int last = l->outer_rank - 1;
         if (!dense(1, l->outer + last, p->outer + last, &span)) return 0;
@@ -229,8 +245,8 @@ static void place_operands(const slip_code *code, slip_layout *l) {
     for (int k = 0; k < code->operands; k++) {
         const slip_operand *o = &code->operand[k];
         const slip_value *v = &code->value[o->value];
-        const int candidate = o->natural && v->level == SLIP_FULL && (k >= code->outputs || o->early);
-        l->place[k].direct = candidate && is_direct(l, &l->place[k]);
+        const int allowed = o->natural && (k >= code->outputs || o->early);
+        l->place[k].direct = allowed && v->level == SLIP_FULL && is_direct(l, &l->place[k]);
         l->touched += v->level == SLIP_FULL ? l->rows * l->width : l->rows;
     }
 }
@@ -271,6 +287,14 @@ static void place_kept(const slip_code *code, slip_layout *l) {
     }
 }
 
+static int is_single(const slip_code *code, const slip_layout *l) {
+    if (code->lined || l->groups != 1 || l->blocks != 1) return 0;
+    for (int k = 0; k < code->operands; k++) {
+        if (!l->place[k].direct) return 0;
+    }
+    return 1;
+}
+
 /* A map of one step on operands as they lie is one call of its loop. */
 static void find_direct(const slip_code *code, slip_layout *l) {
     if (code->full_begin[code->phases] != 1 || code->reduces || code->outputs != 1) return;
@@ -303,6 +327,22 @@ static slip_layout *allocate(const slip_code *code, int rank) {
     return l;
 }
 
+/* A map that turns a matrix over reads some input along the wrong dim.  Gives the outer dim along
+   which that input is nearest, or -1. */
+static int crossed(const slip_code *code, const dims *outer, const dims *inner) {
+    for (int k = code->outputs; k < code->operands; k++) {
+        const int64_t along = distance(*stride_of(inner, k, 0));
+        int best = -1;
+        for (int i = 0; i < outer->rank; i++) {
+            const int64_t s = distance(*stride_of(outer, k, i));
+            if (s == 0 || s >= along || outer->sizes[i] < 4) continue;
+            if (best < 0 || s < distance(*stride_of(outer, k, best))) best = i;
+        }
+        if (best >= 0) return best;
+    }
+    return -1;
+}
+
 /* Brings the dims into the order in which they run, merges them, and cuts off the inner ones. */
 static void arrange(const slip_code *code, slip_layout *l, dims *outer, dims *inner) {
     const int map = !code->lined;
@@ -321,6 +361,9 @@ static void arrange(const slip_code *code, slip_layout *l, dims *outer, dims *in
         inner->rank = 1;
         inner->sizes = outer->sizes + outer->rank;
         inner->strides = outer->strides + outer->rank;
+        const int turned = inner->sizes[0] < 4 ? -1 : crossed(code, outer, inner);
+        for (int i = turned; turned >= 0 && i < outer->rank - 1; i++) swap_dims(outer, i, i + 1);
+        l->tiled = turned >= 0;
     }
     l->rows = product(outer);
     l->width = product(inner);
@@ -331,7 +374,7 @@ slip_layout *slip_bind(const slip_code *code, int outer_rank, int inner_rank, co
     const int rank = outer_rank + inner_rank, pitch = rank + 2, operands = code->operands;
     slip_layout *l = allocate(code, rank);
     if (!l) return NULL;
-    /* One row of sizes, then a row of strides for each operand: outer dims (one at least), inner. */
+    /* One row of sizes, then a row of strides for each operand: outer dims, inner dims. */
     int64_t *rows = l->outer;
     for (int k = 0; k <= operands; k++) {
         const int64_t *from = k ? strides + (int64_t)(k - 1) * rank : sizes;
@@ -373,6 +416,7 @@ slip_layout *slip_bind(const slip_code *code, int outer_rank, int inner_rank, co
     l->shared = aligned(16 * (int64_t)code->values) + l->uniform_bytes + l->row_bytes
         + l->expanded_bytes + l->kept_bytes + l->state_bytes * l->chunks;
     l->scratch = l->shared + l->slots_bytes;
+    l->single = is_single(code, l);
     find_direct(code, l);
     return l;
 }

@@ -14,6 +14,8 @@ from slipstream.core.vocab.programs import ROW, Program, Step
 # Levels as the runner numbers them.  Uniform: the same in the whole domain.
 UNIFORM, LINE, FULL = 0, 1, 2
 SIZES = {"b1": 1, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
+FOLDS = frozenset(name for name, primitive in PRIMITIVES.items()
+                  if primitive.reduction and name != "count")
 # Results that tell an element's place: the inner dims must run in their logical order.
 PLACES = frozenset(("argmax", "argmin"))
 
@@ -43,7 +45,7 @@ class Lowered:
         self.folds: list[list[tuple[str, int, int]]] = self._lists(0)
         self.expanded = [False] * len(self.level)
         self._distribute()
-        self.last = [max(users, default=-1) for users in self.users]
+        self.last = [max(users) if users else -1 for users in self.users]
         self.slot = [-1] * len(self.level)
         self.slots = 0
         self._set_slots()
@@ -57,8 +59,10 @@ class Lowered:
     def _set_levels(self) -> None:
         program = self.program
         level, size = self.level, self.size
-        self.reduces = sum(_is_fold(step) for step in program.steps)
-        self.ordered = any(step.primitive in PLACES for step in program.steps)
+        self.is_fold = [step.primitive in FOLDS for step in program.steps]
+        self.reduces = sum(self.is_fold)
+        names = {step.primitive for step in program.steps}
+        self.ordered = not PLACES.isdisjoint(names)
         for operand in program.inputs:
             level.append(LINE if operand.level == ROW else FULL)
             size.append(SIZES[operand.cls])
@@ -68,24 +72,23 @@ class Lowered:
         for constant in program.constants:
             level.append(UNIFORM)
             size.append(SIZES[constant.cls])
-        for step in program.steps:
-            level.append(self._level_of(step))
+        for step, folds in zip(program.steps, self.is_fold, strict=True):
+            level.append(LINE if folds else self._level_of(step))
             size.append(SIZES[step.result])
         self.lined = self.reduces > 0 or (program.has_rows and any(
             level[output.value] != FULL for output in program.outputs))
         if not self.lined:
             self.level = [FULL if known == LINE else known for known in level]
-        if any(step.primitive == "count" for step in program.steps):
+        if "count" in names:
             self.count = len(level)
             self.level.append(UNIFORM)
             size.append(8)
 
     def _level_of(self, step: Step) -> int:
-        if _is_fold(step):
-            return LINE
-        if all(self.level[source] == UNIFORM for source in step.sources):
-            return UNIFORM
-        return LINE if step.level == ROW else FULL
+        for source in step.sources:
+            if self.level[source] != UNIFORM:
+                return LINE if step.level == ROW else FULL
+        return UNIFORM
 
     # ---- phases ----
 
@@ -95,23 +98,26 @@ class Lowered:
         self.phases = 1
         for place, step in enumerate(self.program.steps):
             value = self.base + place
-            own = max((first[source] for source in step.sources), default=0)
-            first[value] = own + _is_fold(step)
-            if _is_fold(step) or level[value] == FULL:
+            own = 0
+            for source in step.sources:
+                own = max(own, first[source])
+            first[value] = own + self.is_fold[place]
+            if self.is_fold[place] or level[value] == FULL:
                 self.phases = max(self.phases, own + 1)
         for output in self.program.outputs:
             self.users[output.value].append(first[output.value])
         for place in range(len(self.program.steps) - 1, -1, -1):
-            self._settle(self.base + place, self.program.steps[place])
+            self._settle(place, self.program.steps[place])
         for value in range(len(self.program.inputs)):
             if level[value] == FULL:
                 first[value] = min(self.users[value], default=-1)
 
-    def _settle(self, value: int, step: Step) -> None:
+    def _settle(self, place: int, step: Step) -> None:
         first = self.first
+        value = self.base + place
         if self.level[value] == FULL:
             first[value] = max(first[value], min(self.users[value], default=0))
-        phase = first[value] - _is_fold(step)
+        phase = first[value] - self.is_fold[place]
         for source in step.sources:
             self.users[source].append(phase)
 
@@ -119,7 +125,7 @@ class Lowered:
         """Puts every step into the list of its phase, under its loop's name."""
         for place, step in enumerate(self.program.steps):
             value = self.base + place
-            if _is_fold(step):
+            if self.is_fold[place]:
                 source = step.sources[0]
                 name = f"{step.primitive}_{step.cls}"
                 self.folds[self.first[value] - 1].append((name, source, value))
@@ -188,12 +194,10 @@ class Lowered:
         values = [output.value for output in program.outputs]
         if value in values[:place] or min(values) < inputs:
             return False
+        if self.phases == 1 and value == self.base + len(program.steps) - 1:
+            return True
         order = [entry for phase in self.fulls for entry in phase]
         at = next(index for index, entry in enumerate(order) if entry[1] == value)
         later = [source for entry in order[at + 1:] for source in entry[2]]
         folded = [source for phase in self.folds[self.first[value]:] for _, source, _ in phase]
         return min(later + folded, default=inputs) >= inputs
-
-
-def _is_fold(step: Step) -> bool:
-    return step.primitive != "count" and PRIMITIVES[step.primitive].reduction

@@ -11,7 +11,7 @@ number of threads.
 
 # The C functions are declared in the .pxd.
 # ruff: noqa: F821
-# mypy: disable-error-code="name-defined"
+# mypy: disable-error-code="name-defined, attr-defined"
 from __future__ import annotations
 
 import ctypes
@@ -223,8 +223,8 @@ class Machine:
         """Dtype, shape, byte strides, lowest byte and size in bytes of an operand's memory."""
         program = self.program
         outputs = len(program.outputs)
-        operand = program.outputs[place] if place < outputs else program.inputs[place - outputs]
-        value = operand.value if place < outputs else place - outputs
+        value = program.outputs[place].value if place < outputs else place - outputs
+        operand: Any = (*program.outputs, *program.inputs)[place]
         shape = binding.outer_shape
         if not program.has_rows or program.level_of(value) != ROW:
             shape += binding.inner_shape
@@ -287,11 +287,11 @@ class Machine:
                 self.code.value[value].last = lowered.last[value]
                 self.code.value[value].slot = lowered.slot[value]
                 self.code.value[value].expanded = lowered.expanded[value]
-            place: cython.Py_ssize_t = 0
-            for constant in program.constants:
+            place: cython.Py_ssize_t
+            for place in range(len(program.constants)):
+                constant = program.constants[place]
                 self._put(self.code.constant + 16 * place, COMPUTE_CLASSES.index(constant.cls),
                           constant.value)
-                place += 1
 
     def _build_operands(self, lowered: Lowered) -> None:
         if cython.compiled:
@@ -360,10 +360,10 @@ class Machine:
 
 if cython.compiled:
     table = slip_loops()
-    loops = {}
-    loads = {}
-    stores = {}
-    reductions = {}
+    loops: dict[str, int] = {}
+    loads: dict[str, int] = {}
+    stores: dict[str, int] = {}
+    reductions: dict[str, int] = {}
     while table.loops[len(loops)].loop is not cython.NULL:
         loops[table.loops[len(loops)].name.decode()] = len(loops)
     while table.loads[len(loads)].loop is not cython.NULL:

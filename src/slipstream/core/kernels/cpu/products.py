@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 
-NARROW = ("float16", "bfloat16")
+from slipstream.core.vocab import dtypes
+
+NARROW = (dtypes.float16.numpy, dtypes.bfloat16.numpy)
 
 
 def _wide(x: np.ndarray) -> np.ndarray:
-    return x.astype(np.float32) if x.dtype.name in NARROW else x
+    return x.astype(np.float32) if x.dtype in NARROW else x
 
 
 def matmul(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
     """out = a @ b, with NumPy's rules for ranks and broadcasting."""
     a, b = inputs
     out = outputs[0]
-    if a.dtype.name in NARROW or not out.ndim:
+    if a.dtype in NARROW or not out.ndim:
         out[...] = np.matmul(_wide(a), _wide(b))
     else:
         np.matmul(a, b, out=out)

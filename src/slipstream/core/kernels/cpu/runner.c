@@ -70,6 +70,73 @@ static void move_run(const slip_operand *o, int64_t n, char *memory, int64_t str
     else o->store(n, memory, stride, buffer);
 }
 
+/* Where the first element of a block of an operand is. */
+static char *block_address(const worker *w, int operand, const block *k) {
+    const slip_layout *l = w->layout;
+    const slip_place *p = &l->place[operand];
+    int64_t offset;
+    if (l->columnar) {
+        const int last = l->outer_rank - 1;
+        offset = offset_of(l->inner_rank, l->inner, p->inner, k->a)
+            + offset_of(last, l->outer, p->outer, k->b) + k->start * p->outer[last];
+    } else {
+        const int last = l->inner_rank - 1;
+        offset = offset_of(l->outer_rank, l->outer, p->outer, k->a)
+            + offset_of(last, l->inner, p->inner, k->b) + k->start * p->inner[last];
+    }
+    return (char *)w->addresses[operand] + offset * w->code->operand[operand].itemsize;
+}
+
+#define TRANSPOSE(T)                                                        \
+    do {                                                                    \
+        T *r = (T *)dst;                                                    \
+        const T *s = (const T *)src;                                        \
+        for (int64_t i = 0; i < rows; i++) {                                \
+            for (int64_t j = 0; j < columns; j++) r[i * columns + j] = s[j * rows + i]; \
+        }                                                                   \
+    } while (0)
+
+typedef struct { uint64_t low, high; } pair;
+
+static void transpose(char *dst, const char *src, int64_t rows, int64_t columns, int64_t size) {
+    if (size == 4) TRANSPOSE(uint32_t);
+    else if (size == 8) TRANSPOSE(uint64_t);
+    else if (size == 1) TRANSPOSE(uint8_t);
+    else TRANSPOSE(pair);
+}
+
+/* A tile that lies the other way round in memory: read as it lies, turned over in the cache. */
+static void load_turned(const worker *w, int operand, const block *k, char *buffer) {
+    char tile[SLIP_BLOCK * SLIP_ITEM] __attribute__((aligned(64)));
+    const slip_layout *l = w->layout;
+    const slip_operand *o = &w->code->operand[operand];
+    const int64_t size = w->code->value[o->value].size;
+    const int64_t along = l->place[operand].outer[l->outer_rank - 1];
+    const int64_t stride = l->place[operand].inner[0] * o->itemsize;
+    const char *memory = block_address(w, operand, k);
+    for (int64_t j = 0; j < k->length; j++) {
+        o->load(k->a_count, tile + j * k->a_count * size, memory + j * stride, along);
+    }
+    transpose(buffer, tile, k->a_count, k->length, size);
+}
+
+static int is_turned(const slip_layout *l, int operand) {
+    const int64_t along = l->place[operand].outer[l->outer_rank - 1];
+    const int64_t across = l->place[operand].inner[0];
+    return along != 0 && (along < 0 ? -along : along) < (across < 0 ? -across : across);
+}
+
+/* The first run of `bytes` again and again, `times` in all. */
+static void repeat(char *buffer, int64_t bytes, int64_t times) {
+    int64_t done = bytes;
+    const int64_t total = bytes * times;
+    while (done < total) {
+        const int64_t more = smaller(done, total - done);
+        memcpy(buffer + done, buffer, (size_t)more);
+        done += more;
+    }
+}
+
 static void move_block(const worker *w, int operand, const block *k, char *buffer) {
     const slip_layout *l = w->layout;
     const slip_operand *o = &w->code->operand[operand];
@@ -91,7 +158,14 @@ static void move_block(const worker *w, int operand, const block *k, char *buffe
         move_run(o, k->a_count * k->length, memory, step, buffer);
         return;
     }
-    for (int64_t i = 0; i < k->a_count; i++) {
+    if (l->tiled && o->load && is_turned(l, operand)) {
+        load_turned(w, operand, k, buffer);
+        return;
+    }
+    int64_t a_count = k->a_count;
+    char *first = buffer;
+    if (o->load && a_rank == 1 && a_strides[0] == 0) a_count = 1;
+    for (int64_t i = 0; i < a_count; i++) {
         const int64_t outer = offset_of(a_rank, a_sizes, a_strides, k->a + i);
         for (int64_t j = 0; j < k->b_count; j++) {
             const int64_t inner = offset_of(b_rank, b_sizes, b_strides, k->b + j);
@@ -99,23 +173,7 @@ static void move_block(const worker *w, int operand, const block *k, char *buffe
             buffer += k->length * size;
         }
     }
-}
-
-/* Where the first element of a block of an operand is. */
-static char *block_address(const worker *w, int operand, const block *k) {
-    const slip_layout *l = w->layout;
-    const slip_place *p = &l->place[operand];
-    int64_t offset;
-    if (l->columnar) {
-        const int last = l->outer_rank - 1;
-        offset = offset_of(l->inner_rank, l->inner, p->inner, k->a)
-            + offset_of(last, l->outer, p->outer, k->b) + k->start * p->outer[last];
-    } else {
-        const int last = l->inner_rank - 1;
-        offset = offset_of(l->outer_rank, l->outer, p->outer, k->a)
-            + offset_of(last, l->inner, p->inner, k->b) + k->start * p->inner[last];
-    }
-    return (char *)w->addresses[operand] + offset * w->code->operand[operand].itemsize;
+    if (a_count < k->a_count) repeat(first, buffer - first, k->a_count);
 }
 
 /* The group's elements of a row operand. */
@@ -147,8 +205,6 @@ static void move_lines(const worker *w, int operand, char *buffer) {
         for (int64_t i = 0; i < n; i++) r[i] = v;           \
     } while (0)
 
-typedef struct { uint64_t low, high; } pair;
-
 /* n copies of one element. */
 static void fill(char *dst, const char *src, int64_t size, int64_t n) {
     if (size == 4) FILL(uint32_t);
@@ -164,11 +220,14 @@ static void expand(const worker *w, int value) {
     const char *src = w->lines[value];
     char *dst = w->full[value];
     if (l->columnar) {
-        for (int64_t i = 0; i < l->repeat; i++) memcpy(dst + i * w->count * size, src, w->count * size);
+        memcpy(dst, src, (size_t)(w->count * size));
+        repeat(dst, w->count * size, l->repeat);
         return;
     }
     const int64_t width = l->group == 1 ? l->capacity : l->width;
-    for (int64_t i = 0; i < w->count; i++) fill(dst + i * width * size, src + i * size, size, width);
+    for (int64_t i = 0; i < w->count; i++) {
+        fill(dst + i * width * size, src + i * size, size, width);
+    }
 }
 
 static void call(const slip_step *s, int64_t n, char *const *at) {
@@ -225,8 +284,9 @@ static void begin_group(worker *w, int64_t group) {
         w->first = group % pieces * l->piece;
         w->count = smaller(l->piece, l->run - w->first);
     } else {
-        w->first = group * l->group;
-        w->count = smaller(l->group, l->rows - w->first);
+        const int64_t groups = (l->span + l->group - 1) / l->group, at = group % groups * l->group;
+        w->first = group / groups * l->span + at;
+        w->count = smaller(l->group, l->span - at);
     }
     for (int k = w->code->outputs; k < w->code->operands; k++) {
         const int v = w->code->operand[k].value;
@@ -269,7 +329,7 @@ static block block_of(const worker *w, int64_t index) {
     }
     k.a = w->first;
     k.a_count = w->count;
-    if (l->repeat > 1 || l->group > 1) {
+    if (l->repeat > 1 || (l->group > 1 && !l->tiled)) {
         k.b = index * l->repeat;
         k.b_count = smaller(l->repeat, l->width / l->run - k.b);
         k.start = 0;
@@ -372,10 +432,24 @@ typedef struct {
     int phase;
 } job;
 
+/* A map of one block whose operands are all used in place. */
+static void run_single(worker *w) {
+    const slip_code *code = w->code;
+    for (int k = 0; k < code->operands; k++) {
+        w->full[code->operand[k].value] = (char *)w->addresses[k];
+    }
+    const int64_t n = w->layout->rows * w->layout->width;
+    for (int k = 0; k < code->full_begin[1]; k++) call(&code->full[k], n, w->full);
+}
+
 static void groups_in(const job *j, int64_t task, char *scratch) {
     const int64_t groups = j->call->layout->groups;
     worker w;
     begin_worker(&w, j->call, scratch);
+    if (j->call->layout->single) {
+        run_single(&w);
+        return;
+    }
     const int64_t end = groups * (task + 1) / j->tasks;
     for (int64_t group = groups * task / j->tasks; group < end; group++) run_group(&w, group);
 }

@@ -6,7 +6,8 @@
    - by rows: a group is one row of the inner dims, or several short ones; blocks are pieces of it;
    - by columns, where the contiguous dim is one that is kept: a group is a run of neighbouring
      outer positions, and blocks are runs of steps along the inner dims.
-   A map has its last dim taken for inner.  All of this follows from shapes and strides alone. */
+   A map has its last dim taken for inner; one that turns a matrix over is cut into square tiles,
+   pieces of several rows.  All of this follows from shapes and strides alone. */
 #ifndef SLIP_RUNNER_H
 #define SLIP_RUNNER_H
 
@@ -104,11 +105,12 @@ typedef struct {
 
 typedef struct {
     int64_t rows, width;                  /* elements of the outer and of the inner dims */
-    int32_t outer_rank, inner_rank, columnar;
+    int32_t outer_rank, inner_rank, columnar, tiled;
     int64_t *outer, *inner;               /* sizes; at least one dim each */
     int64_t run;                          /* size of the last inner (columnar: outer) dim */
     int64_t piece;                        /* elements of a run in one block */
     int64_t group, groups;                /* rows (columnar: columns) of a group; groups */
+    int64_t span;                         /* rows that no group reaches across */
     int64_t repeat;                       /* runs of a row (columnar: steps) in one block */
     int64_t blocks, chunk, chunks;        /* blocks of a group; blocks of a chunk; chunks */
     int64_t capacity;                     /* elements of a block buffer */
@@ -118,6 +120,7 @@ typedef struct {
     int64_t counted;                      /* elements of the inner dims as they were bound */
     int64_t *where;                       /* place of each value in its region; then expanded */
     int64_t *kept;                        /* place among values kept through phases, -1: none */
+    int32_t single;                       /* a map of one block, all operands used in place */
     slip_loop direct;                     /* the program is this loop on its operands */
     int32_t direct_a, direct_b, direct_c; /* operands */
     int64_t touched;                      /* elements that a run reads or writes */

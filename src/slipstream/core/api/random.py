@@ -1,0 +1,117 @@
+"""Generators and their states, for users: `manual_seed`, `Generator`, `fork_rng`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.api import interop
+from slipstream.core.vocab import dtypes, generators
+from slipstream.core.vocab.devices import CPU, Device
+from slipstream.core.vocab.records import TensorBase
+
+
+class Generator(generators.Generator):
+    """A stream of random numbers on a device: a seed and the counter of the next draw.
+
+    ``Generator(device="cpu")`` starts with PyTorch's default seed, so it is the same every time
+    until ``manual_seed`` or ``seed`` is called.
+    """
+
+    def __init__(self, device: Device | str = CPU) -> None:
+        super().__init__(Device(device))
+
+    def get_state(self) -> Any:  # type: ignore[override]
+        """The state as a uint8 tensor that ``set_state`` takes to continue from here."""
+        return _as_tensor(super().get_state())
+
+    def set_state(self, state: Any) -> None:
+        """Continue from a state.  Raises TypeError for what is no uint8 tensor, RuntimeError for
+        a state of another size."""
+        super().set_state(_as_bytes(state))
+
+    def clone_state(self) -> Generator:
+        """Another generator of the same device that continues from here on its own."""
+        clone = Generator(self.device)  # type: ignore[arg-type]
+        generators.Generator.set_state(clone, generators.Generator.get_state(self))
+        return clone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.device, generators.Generator.get_state(self))
+
+
+Generator.__module__ = "slipstream"
+
+
+def _rebuilt(device: Device, state: bytes) -> Generator:
+    made = Generator(device)
+    generators.Generator.set_state(made, state)
+    return made
+
+
+def _as_tensor(state: bytes) -> Any:
+    return interop.from_numpy(np.frombuffer(state, np.uint8).copy())
+
+
+def _as_bytes(state: Any) -> bytes:
+    if not isinstance(state, TensorBase) or state.spec.dtype is not dtypes.uint8:
+        found = state.spec.dtype.name if isinstance(state, TensorBase) else type(state).__name__
+        raise TypeError(f"RNG state must be a uint8 tensor, not {found}")
+    return bytes(interop.to_numpy(state).tobytes())
+
+
+# Default generators are of the users' class.
+generators.defaults.generator_class = Generator
+default_generator = generators.defaults.of(CPU)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the generators of all devices; return that of the CPU.
+
+    Raises ValueError for a seed outside [-2**63, 2**64), TypeError for what is no number.
+    """
+    generators.defaults.manual_seed(int(seed))
+    return default_generator
+
+
+def seed() -> int:
+    """Seed the generators of all devices with a random number and return it."""
+    chosen = default_generator.seed()
+    generators.defaults.manual_seed(chosen)
+    return chosen
+
+
+def initial_seed() -> int:
+    """The seed that the CPU's generator was started with."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Any:
+    """The state of the CPU's generator, as a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Let the CPU's generator continue from a state.  Raises as ``Generator.set_state`` does."""
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+    """A scope after which every default generator is back in the state it had before."""
+    if not enabled:
+        yield
+        return
+    kept = [(each, each.get_state()) for each in generators.defaults.made()]
+    try:
+        yield
+    finally:
+        for each, state in kept:
+            each.set_state(state)
+
+
+NAMES = ("Generator", "default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state",
+         "set_rng_state", "fork_rng")

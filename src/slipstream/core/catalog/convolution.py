@@ -1,0 +1,242 @@
+"""Convolutions, and their gradients, which are convolutions again.
+
+All three ops are linear in both operands: with conv(x, w) the convolution, <a, b> the inner product,
+<conv(x, w), g> = <x, input_grad(g, w)> = <w, weight_grad(g, x)>.  Their gradients follow from that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.catalog.checks import conj
+from slipstream.core.catalog.table import define, ops
+from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
+from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.kernels.cpu import convolution
+from slipstream.core.kernels.cpu.arrays import ArrayKernel
+from slipstream.core.shapes import formats
+from slipstream.core.shapes.windows import Windows, convolution_windows
+
+BOTH = ("int", "float", "complex")
+
+
+def windows_of(call: Any, image: tuple[int, ...], kernel: tuple[int, ...]) -> Windows:
+    """The windows of a call; raises RuntimeError where they do not fit the image."""
+    try:
+        return convolution_windows(image[-2:], kernel[-2:], call["stride"], call["padding"],
+                                   call["dilation"])
+    except RuntimeError as failure:
+        raise call.error(RuntimeError, str(failure)) from None
+
+
+def candidate(name: str, function: Any, image: Any, kernel: Any) -> Candidate:
+    """A kernel over NumPy arrays that knows its windows."""
+    shared = ArrayKernel(name, function)
+
+    def make(plan: Any, call: Any) -> ArrayKernel:
+        shape = image(call)
+        plan.binding = convolution.Layout(windows_of(call, shape, kernel(call)), call["groups"],
+                                          len(shape) == 4)
+        return shared
+
+    return Candidate(name, make)
+
+
+def check_operands(call: Any) -> None:
+    """Ranks, channels, groups, bias and dtypes, as PyTorch words it."""
+    x, w = call.spec("input"), call.spec("weight")
+    groups = call["groups"]
+    if x.ndim not in (3, 4):
+        raise call.error(RuntimeError, "Expected 3D (unbatched) or 4D (batched) input to conv2d, "
+                                       f"but got input of size: {list(x.shape)}")
+    if w.ndim != 4:
+        raise call.error(RuntimeError, "expected a 4-dimensional weight of shape (out channels, in "
+                                       f"channels / groups, height, width), but got {list(w.shape)}")
+    if groups <= 0:
+        raise call.error(RuntimeError, "non-positive groups is not supported")
+    head = f"Given groups={groups}, "
+    shape = list(w.shape)
+    if w.shape[0] < groups:
+        raise call.error(RuntimeError, f"{head}expected weight to be at least {groups} at dimension "
+                                       f"0, but got weight of size {shape} instead")
+    if w.shape[0] % groups:
+        raise call.error(RuntimeError, f"{head}expected weight to be divisible by {groups} at "
+                                       f"dimension 0, but got weight of size {shape} instead")
+    channels = x.shape[-3]
+    if channels != w.shape[1] * groups:
+        given = list(x.shape) if x.ndim == 4 else [1, *x.shape]
+        raise call.error(
+            RuntimeError, f"{head}weight of size {shape}, expected input{given} to have "
+                          f"{w.shape[1] * groups} channels, but got {channels} channels instead")
+    _check_dtypes(call, x, w)
+
+
+def _check_dtypes(call: Any, x: Any, w: Any) -> None:
+    if x.dtype.kind == "bool":
+        raise call.error(NotImplementedError, "\"conv2d\" not implemented for 'Bool'")
+    if x.dtype is not w.dtype:
+        raise call.error(RuntimeError, f"Input type ({x.dtype.name}) and weight type "
+                                       f"({w.dtype.name}) should be the same")
+    bias = call["bias"]
+    if bias is None:
+        return
+    if bias.spec.shape != w.shape[:1]:
+        raise call.error(
+            RuntimeError, f"Given weight of size {list(w.shape)}, expected bias to be 1-dimensional "
+                          f"with {w.shape[0]} elements, but got bias of size "
+                          f"{list(bias.spec.shape)} instead")
+    if bias.spec.dtype is not x.dtype:
+        raise call.error(RuntimeError, f"Input type ({x.dtype.name}) and bias type "
+                                       f"({bias.spec.dtype.name}) should be the same")
+
+
+def is_channels_last(spec: Any) -> bool:
+    """Whether images lie channel by channel within each pixel, and in no other order."""
+    return spec.ndim == 4 and not spec.contiguous and formats.is_in_format(
+        formats.channels_last, spec.shape, spec.strides)
+
+
+def laid_out(dtype: Any, shape: tuple[int, ...], *models: Any) -> Any:
+    """A result in channels_last where an operand is."""
+    if len(shape) == 4 and any(is_channels_last(spec) for spec in models):
+        return (dtype, shape, formats.strides_for(formats.channels_last, shape))
+    return (dtype, shape)
+
+
+def _shape(call: Any) -> Any:
+    x, w = call.spec("input"), call.spec("weight")
+    count = windows_of(call, x.shape, w.shape).count
+    return [laid_out(x.dtype, (*x.shape[:-3], w.shape[0], *count), x, w)]
+
+
+def convolved(input: Any, weight: Any, stride: Any, padding: Any, dilation: Any,
+              groups: int) -> Any:
+    """The convolution without bias."""
+    return ops.conv2d.call((input, weight, None, stride, padding, dilation, groups), None)
+
+
+def to_input(g: Any, weight: Any, size: Any, stride: Any, padding: Any, dilation: Any,
+             groups: int) -> Any:
+    """The gradient of the convolution by its input, of shape ``size``."""
+    return ops.conv2d_input_grad.call((g, weight, size, stride, padding, dilation, groups), None)
+
+
+def to_weight(g: Any, input: Any, size: Any, stride: Any, padding: Any, dilation: Any,
+              groups: int) -> Any:
+    """The gradient of the convolution by its weight, of shape ``size``."""
+    return ops.conv2d_weight_grad.call((g, input, size, stride, padding, dilation, groups), None)
+
+
+def _samples() -> Any:
+    random = np.random.RandomState(5)
+    cases = (((2, 3, 6, 5), (4, 3, 3, 2), {}), ((2, 4, 7, 7), (6, 2, 3, 3), {
+        "stride": 2, "padding": (1, 2), "groups": 2}), ((3, 5, 5), (2, 3, 3, 3), {
+            "padding": "same", "dilation": (1, 2)}))
+    return [((random.randn(*x), random.randn(*w), random.randn(w[0])), facts)
+            for x, w, facts in cases]
+
+
+def reference(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
+              dilation: Any = 1, groups: int = 1) -> Any:
+    """A convolution by the definition, window by window."""
+    windows = convolution_windows(input.shape[-2:], weight.shape[-2:], stride, padding, dilation)
+    around = list(zip(windows.before, windows.after, strict=True))
+    padded = np.pad(input, [(0, 0)] * (input.ndim - 2) + around)
+    parts = []
+    own = weight.shape[1]
+    for place, kernel in enumerate(weight):
+        group = place // (len(weight) // groups)
+        total = 0 if bias is None else bias[place]
+        for row in range(windows.kernel[0]):
+            for column in range(windows.kernel[1]):
+                cell = padded[(..., *windows.cell(row, column))]
+                used = cell[..., group * own:(group + 1) * own, :, :]
+                total = total + (used * kernel[:, row, column][:, None, None]).sum(-3)
+        parts.append(total)
+    return np.stack(parts, -3)
+
+
+WINDOW = "any stride=1, any padding=0, any dilation=1, int groups=1"
+
+define(Entry(
+    f"conv2d(Tensor input, Tensor weight, Tensor? bias=None, {WINDOW})", LIBRARY,
+    shape=_shape, check=check_operands,
+    gradient={
+        "input": lambda g, input_spec, weight, stride, padding, dilation, groups: to_input(
+            g, conj(weight), input_spec.shape, stride, padding, dilation, groups),
+        "weight": lambda g, weight_spec, input, stride, padding, dilation, groups: to_weight(
+            g, conj(input), weight_spec.shape, stride, padding, dilation, groups),
+        "bias": lambda g: g.sum((0, 2, 3) if g.spec.ndim == 4 else (1, 2)),
+    },
+    path="nn.functional.conv2d", method=False, dtypes=BOTH, samples=_samples, reference=reference,
+    doc="Cross-correlation of images [N, C, H, W] or [C, H, W] with weight [O, C / groups, kH, kW]; "
+        "stride and dilation are ints or pairs; padding too, or 'same' or 'valid'. RuntimeError "
+        "where channels, groups, bias or sizes do not fit.",
+), cpu=candidate("columns and matrix product", convolution.forward,
+                 lambda call: call.spec("input").shape, lambda call: call.spec("weight").shape))
+
+define(Entry(
+    f"conv2d_input_grad(Tensor grad, Tensor weight, any size, {WINDOW})", LIBRARY,
+    shape=lambda call: [laid_out(call.spec("grad").dtype, tuple(call["size"]), call.spec("grad"),
+                                 call.spec("weight"))],
+    gradient={
+        "grad": lambda g, weight, stride, padding, dilation, groups: convolved(
+            g, conj(weight), stride, padding, dilation, groups),
+        "weight": lambda g, grad, weight_spec, stride, padding, dilation, groups: to_weight(
+            conj(grad), g, weight_spec.shape, stride, padding, dilation, groups),
+    },
+    path="", method=False, dtypes=BOTH,
+    doc="The adjoint of conv2d in its input: the input of shape size that <conv2d(., weight), grad> "
+        "is the inner product with.",
+), cpu=candidate("matrix products, cell by cell", convolution.input_grad,
+                 lambda call: tuple(call["size"]), lambda call: call.spec("weight").shape))
+
+define(Entry(
+    f"conv2d_weight_grad(Tensor grad, Tensor input, any size, {WINDOW})", LIBRARY,
+    shape=lambda call: [(call.spec("grad").dtype, tuple(call["size"]))],
+    gradient={
+        "grad": lambda g, input, stride, padding, dilation, groups: convolved(
+            conj(input), g, stride, padding, dilation, groups),
+        "input": lambda g, grad, input_spec, stride, padding, dilation, groups: to_input(
+            conj(grad), g, input_spec.shape, stride, padding, dilation, groups),
+    },
+    path="", method=False, dtypes=BOTH,
+    doc="The adjoint of conv2d in its weight: the weight of shape size that <conv2d(input, .), grad> "
+        "is the inner product with.",
+), cpu=candidate("columns and matrix product", convolution.weight_grad,
+                 lambda call: call.spec("input").shape, lambda call: tuple(call["size"])))
+
+
+def _single(value: Any, name: str, filler: int) -> Any:
+    """A size of one dim, as one of an image of one row."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (tuple, list)):
+        if len(value) != 1:
+            raise RuntimeError(f"expected {name} to be a single integer value or a list of 1 values "
+                               f"to match the convolution dimensions, but got {name}="
+                               f"{list(value)}")
+        value = value[0]
+    return filler, value
+
+
+def _conv1d(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+            groups: int) -> Any:
+    if input.spec.ndim not in (2, 3):
+        raise RuntimeError("Expected 2D (unbatched) or 3D (batched) input to conv1d, but got input "
+                           f"of size: {list(input.spec.shape)}")
+    if weight.spec.ndim != 3:
+        raise RuntimeError("expected a 3-dimensional weight of shape (out channels, in channels / "
+                           f"groups, length), but got {list(weight.spec.shape)}")
+    out = ops.conv2d.call((input.unsqueeze(-2), weight.unsqueeze(-2), bias,
+                           _single(stride, "stride", 1), _single(padding, "padding", 0),
+                           _single(dilation, "dilation", 1), groups), None)
+    return out.squeeze(-2)
+
+
+define(Entry(f"conv1d(Tensor input, Tensor weight, Tensor? bias=None, {WINDOW})", COMPOUND,
+             function=_conv1d, path="nn.functional.conv1d", method=False, dtypes=BOTH,
+             doc="Cross-correlation of rows [N, C, L] or [C, L] with weight [O, C / groups, k]; "
+                 "see conv2d."))

@@ -1,0 +1,408 @@
+"""Random numbers.
+
+The host owns every generator's counter.  A plan knows how many counters its call consumes; at
+each call ``Plan.prepare`` takes them and hands (seed, base) to the kernel with the run-time
+numbers, so that plans stay cached, nothing is drawn when one is made, and reading a generator's
+state never waits.  A stream's values depend on the seed, the counter, the shape and the dtype
+only: not on the device, the strides or the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.core.catalog.creation import TAIL
+from slipstream.core.catalog.table import define, ops
+from slipstream.core.dispatch import promotion
+from slipstream.core.dispatch.arguments import ints
+from slipstream.core.dispatch.entry import COMPOUND, RANDOM, Entry
+from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.kernels.cpu import random as kernels
+from slipstream.core.kernels.cpu.philox import philox
+from slipstream.core.shapes.broadcast import broadcast_shapes
+from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.generators import Generator, defaults
+from slipstream.core.vocab.records import Kernel, Plan, TensorBase
+
+# Bits of a float dtype's mantissa: integers up to 2**bits are exact.
+MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+Numbers = Callable[..., tuple[Any, ...]]
+
+
+def _generator(call: Any, device: Any) -> int:
+    """The place of the generator among the arguments; RuntimeError for one of another device."""
+    given = call["generator"]
+    if given is not None and not isinstance(given, Generator):
+        raise TypeError(f"{call.op.name}(): argument 'generator' must be Generator, not "
+                        f"{type(given).__name__}")
+    return int(call.op.names.index("generator"))
+
+
+def _drawing(plan: Plan, call: Any, kernel: Kernel, draws: int, numbers: Numbers) -> Kernel:
+    """Give a plan its ``prepare``: the stream of this call, then ``numbers(*values)``."""
+    device = plan.out_spec.device
+    place = _generator(call, device)
+    has_data = plan.backend.has_data
+
+    def prepare(values: Any) -> tuple[Any, ...]:
+        checked = numbers(*values)
+        if not has_data:
+            return ()
+        given = values[place]
+        if given is None:
+            given = defaults.of(device)
+        elif given.device is not device:
+            raise RuntimeError(f"Expected a '{device}' device type for generator but found "
+                               f"'{given.device}'")
+        return (*given.draw(draws), *checked)
+
+    plan.prepare = prepare
+    return kernel
+
+
+def _filling(name: str, fill: Any, numbers: Numbers) -> Candidate:
+    """The candidate of an op that fills one result of any dtype that ``fill`` takes."""
+    kernel = kernels.FillKernel(f"philox {name}", fill)
+
+    def make(plan: Plan, call: Any) -> Kernel:
+        draws = philox.draws(plan.out_spec.numel, plan.out_spec.dtype, name)
+        return _drawing(plan, call, kernel, draws, numbers)
+
+    return Candidate(kernel.name, make)
+
+
+def _own(call: Any) -> Any:
+    return [(call.spec("self").dtype, call.spec("self").shape)]
+
+
+def _zero(g: Any) -> Any:
+    return ops.zeros_like.call((g,), None)
+
+
+def _floats_only(call: Any) -> None:
+    dtype = call.spec("self").dtype
+    if dtype.category < 2:
+        raise call.error(NotImplementedError, f'"{call.op.name}_" not implemented for '
+                                              f"'{dtype.name}'", "use a float dtype")
+
+
+def _real_only(call: Any) -> None:
+    if call.spec("self").dtype.is_complex:
+        raise call.error(NotImplementedError,
+                         f'"{call.op.name}_" not implemented for complex dtypes')
+
+
+def _positive_floats(call: Any) -> None:
+    _floats_only(call)
+    _real_only(call)
+
+
+def in_place(signature: str, candidate: Candidate, doc: str, check: Any) -> None:
+    """An entry that fills ``self``; its gradient is zero, as self's old values are lost."""
+    define(Entry(signature, RANDOM, shape=_own, gradient={"self": _zero}, method=False,
+                 inplace=True, deterministic=False, check=check, doc=doc), cpu=candidate)
+
+
+def _uniform_numbers(self: Any, low: Any, high: Any, generator: Any) -> tuple[Any, ...]:
+    if low > high:
+        raise RuntimeError("uniform_ expects to return a [from, to) range, but found "
+                           f"from={low} > to={high}")
+    return float(low), float(high)
+
+
+def _normal_numbers(self: Any, mean: Any, std: Any, generator: Any) -> tuple[Any, ...]:
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return float(mean), float(std)
+
+
+def _exponential_numbers(self: Any, rate: Any, generator: Any) -> tuple[Any, ...]:
+    if not rate > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate}")
+    return (float(rate),)
+
+
+def _integer_numbers(self: Any, low: Any, high: Any, generator: Any) -> tuple[Any, ...]:
+    return int(low), int(high)
+
+
+in_place("uniform(Tensor self, Number from=0.0, Number to=1.0, *, Generator? generator=None)",
+         _filling("uniform", kernels.uniform, _uniform_numbers),
+         "Fill self with numbers uniform in [from, to).  Raises RuntimeError where from > to.",
+         _floats_only)
+in_place("normal(Tensor self, Number mean=0.0, Number std=1.0, *, Generator? generator=None)",
+         _filling("normal", kernels.normal, _normal_numbers),
+         "Fill self with normal numbers.  Raises RuntimeError for a negative std.", _floats_only)
+in_place("exponential(Tensor self, Number lambd=1.0, *, Generator? generator=None)",
+         _filling("exponential", kernels.exponential, _exponential_numbers),
+         "Fill self with exponential numbers of rate lambd, which must be positive.",
+         _positive_floats)
+in_place("random_integers(Tensor self, Number low, Number high, *, Generator? generator=None)",
+         _filling("integers", kernels.integers, _integer_numbers),
+         "Fill self with integers in [low, high).", _real_only)
+
+
+# -- bernoulli -----------------------------------------------------------------------------------
+def _chance(p: Any) -> tuple[Any, ...]:
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return (float(p),)
+
+
+def _bernoulli_kernel(plan: Plan, call: Any) -> Kernel:
+    """One p for all elements, or each its own: from ``p``, or from self where p is left out."""
+    p = call["p"]
+    draws = philox.draws(plan.out_spec.numel, plan.out_spec.dtype, "bernoulli")
+    if isinstance(p, TensorBase) or (p is None and call.form == 0):
+        return _drawing(plan, call, kernels.BernoulliKernel(), draws, lambda *values: ())
+    kernel = kernels.FillKernel("philox bernoulli", kernels.bernoulli)
+    return _drawing(plan, call, kernel, draws,
+                    lambda self, p, generator: _chance(0.5 if p is None else p))
+
+
+def _bernoulli_check(call: Any) -> None:
+    _real_only(call)
+    p = call["p"]
+    if p is None and call.form == 0:
+        _floats_only(call)
+    if isinstance(p, TensorBase) and not p.spec.dtype.is_floating_point:
+        raise call.error(RuntimeError, "expected probabilities tensor to have floating type")
+
+
+define(Entry(
+    "bernoulli(Tensor self, Tensor|Number p=None, *, Generator? generator=None)", RANDOM,
+    shape=_own, gradient={"self": _zero, "p": _zero}, path="bernoulli", inplace=True, out=True,
+    deterministic=False, check=_bernoulli_check,
+    doc="Ones with the probabilities of self, or of p where it is given, and zeros else.  The "
+        "in-place form fills self with p = 0.5 unless given.  Raises RuntimeError outside [0, 1].",
+), cpu=Candidate("philox bernoulli", _bernoulli_kernel))
+define(Entry(
+    "bernoulli_mask(Tensor self, Number p, *, Generator? generator=None)", RANDOM,
+    shape=lambda call: [(dtypes.bool_, call.spec("self").shape)], method=False, path="",
+    deterministic=False, doc="A bool mask of self's shape, true with probability p.",
+), cpu=_filling("bernoulli", kernels.bernoulli, lambda self, p, generator: _chance(p)))
+
+
+# -- integers ------------------------------------------------------------------------------------
+def _bounds(dtype: Any) -> tuple[int, int]:
+    """The integers that a dtype holds exactly, without gaps."""
+    if dtype.is_floating_point:
+        limit = 1 << MANTISSA[dtype.name]
+        return -limit, limit
+    if dtype is dtypes.bool_:
+        return 0, 1
+    bits = 8 * dtype.itemsize - dtype.is_signed
+    return (-(1 << bits) if dtype.is_signed else 0), (1 << bits) - 1
+
+
+def _check_range(name: str, low: int, high: int, dtype: Any) -> None:
+    if low >= high:
+        raise RuntimeError(f"{name} expects 'from' to be less than 'to', but got from={low} >= "
+                           f"to={high}")
+    least, most = _bounds(dtype)
+    for word, value in (("from", low), ("to - 1", high - 1)):
+        if not least <= value <= most:
+            raise RuntimeError(f"{word} is out of bounds for {dtype.name}: {value}")
+
+
+def _random(self: Any, start: Any, to: Any, generator: Any) -> Any:
+    """random_(), random_(to), random_(from, to)."""
+    dtype = self.spec.dtype
+    if dtype.is_complex:
+        raise NotImplementedError("random_ is not defined for complex numbers")
+    most = _bounds(dtype)[1]
+    if start is None and to is None:
+        low, high = 0, most + 1
+    elif to is None:
+        low, high = 0, int(start)
+    else:
+        low, high = int(start or 0), int(to)
+    _check_range("random_", low, high, dtype)
+    return ops.random_integers.call_inplace((self, low, high), {"generator": generator})
+
+
+define(Entry("random(Tensor self, any from=None, any to=None, *, Generator? generator=None)",
+             COMPOUND, function=_random, method=False, inplace=True, deterministic=False,
+             doc="Fill self with integers in [from, to), by default all that the dtype holds "
+                 "from 0 on.  Raises RuntimeError for an empty range or one out of bounds."))
+
+
+# -- new tensors ---------------------------------------------------------------------------------
+def _made(size: Any, dtype: Any, device: Any) -> Any:
+    return ops.empty_memory.call((ints(size), dtype, None, device, None), None)
+
+
+def _filler(name: str) -> Any:
+    def make(size: Any, generator: Any, dtype: Any, layout: Any, device: Any,
+             requires_grad: bool, pin_memory: bool) -> Any:
+        made = _made(size, dtype, device)
+        getattr(ops, name).call_inplace((made,), {"generator": generator})
+        return made.requires_grad_(True) if requires_grad else made
+
+    return make
+
+
+def _filler_like(name: str) -> Any:
+    def make(self: Any, generator: Any, **options: Any) -> Any:
+        requires_grad = options.pop("requires_grad")
+        made = ops.empty_like.call((self,), options)
+        getattr(ops, name).call_inplace((made,), {"generator": generator})
+        return made.requires_grad_(True) if requires_grad else made
+
+    def bound(self: Any, generator: Any, dtype: Any, layout: Any, device: Any,
+              requires_grad: bool, pin_memory: bool, memory_format: Any) -> Any:
+        return make(self, generator, dtype=dtype, device=device, requires_grad=requires_grad,
+                    memory_format=memory_format)
+
+    return bound
+
+
+def creation(signature: str, function: Any, doc: str) -> None:
+    """An entry of a function that makes random tensors."""
+    define(Entry(signature, COMPOUND, function=function, path=signature.partition("(")[0],
+                 method=False, deterministic=False, doc=doc))
+
+
+GENERATOR = "Generator? generator=None"
+creation(f"rand(int... size, *, {GENERATOR}, {TAIL})", _filler("uniform"),
+         "Numbers uniform in [0, 1).")
+creation(f"randn(int... size, *, {GENERATOR}, {TAIL})", _filler("normal"),
+         "Normal numbers of mean 0 and variance 1.")
+creation(f"rand_like(Tensor self, *, {GENERATOR}, {TAIL}, any memory_format=None)",
+         _filler_like("uniform"), "Numbers uniform in [0, 1), laid out as self.")
+creation(f"randn_like(Tensor self, *, {GENERATOR}, {TAIL}, any memory_format=None)",
+         _filler_like("normal"), "Normal numbers, laid out as self.")
+
+
+def _integers(made: Any, low: Any, high: Any, generator: Any, requires_grad: bool) -> Any:
+    low, high = int(low), int(high)
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= "
+                           f"to={high}")
+    _check_range("random_", low, high, made.spec.dtype)
+    ops.random_integers.call_inplace((made, low, high), {"generator": generator})
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def _randint(low: Any, high: Any, size: Any, *options: Any) -> Any:
+    """randint(high, size) and randint(low, high, size)."""
+    if size is None:
+        if not isinstance(high, (tuple, list)):
+            raise TypeError("randint(): argument 'size' must be tuple of ints, not "
+                            f"{type(high).__name__}")
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    generator, dtype, _, device, requires_grad, _ = options
+    return _integers(_made(size, dtype or dtypes.int64, device), low, high, generator,
+                     requires_grad)
+
+
+def _randint_like(self: Any, low: Any, high: Any, *options: Any) -> Any:
+    generator, dtype, _, device, requires_grad, _, memory_format = options
+    if high is None:
+        low, high = 0, low
+    made = ops.empty_like.call((self,), {"dtype": dtype, "device": device,
+                                         "memory_format": memory_format})
+    return _integers(made, low, high, generator, requires_grad)
+
+
+creation(f"randint(any low=0, any high=None, any size=None, *, {GENERATOR}, {TAIL})", _randint,
+         "Integers in [low, high), int64 by default: randint(high, size), randint(low, high, "
+         "size).  Raises RuntimeError for an empty range or one that the dtype cannot hold.")
+creation(f"randint_like(Tensor self, any low, any high=None, *, {GENERATOR}, {TAIL}, "
+         "any memory_format=None)", _randint_like, "Integers in [low, high), laid out as self.")
+
+
+def _permutation(plan: Plan, call: Any) -> Kernel:
+    kernel = kernels.FillKernel("philox permutation", kernels.permutation)
+    draws = philox.draws(plan.out_spec.numel, dtypes.int64, "permutation")
+    return _drawing(plan, call, kernel, draws, lambda *values: ())
+
+
+define(Entry("permutation(int n, device? device=None, *, Generator? generator=None)", RANDOM,
+             shape=lambda call: [(dtypes.int64, (call["n"],))], method=False, path="",
+             deterministic=False, doc="The numbers below n in random order, as int64."),
+       cpu=Candidate("philox permutation", _permutation))
+
+
+def _randperm(n: Any, generator: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
+              pin_memory: bool) -> Any:
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got{n}")
+    dtype = dtype or dtypes.int64
+    if n - 1 > _bounds(dtype)[1]:
+        raise RuntimeError(f"n is too large for result tensor type: '{dtype.name}'")
+    made = ops.cast.call((ops.permutation.call((n, device), {"generator": generator}), dtype), None)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+creation(f"randperm(int n, *, {GENERATOR}, {TAIL})", _randperm,
+         "The numbers 0 to n - 1 in random order, int64 by default.")
+
+
+def _normal(mean: Any, std: Any, size: Any, *options: Any) -> Any:
+    """normal(mean, std) of tensors or numbers; normal(number, number, size)."""
+    generator, dtype, _, device, requires_grad, _ = options
+    tensors = [value for value in (mean, std) if isinstance(value, TensorBase)]
+    if size is not None or not tensors:
+        if size is None or tensors:
+            raise TypeError("normal() takes mean and std, at least one of them a tensor, or two "
+                            "numbers and size")
+        made = _made(size, dtype, device)
+        ops.normal.call_inplace((made, mean, std), {"generator": generator})
+        return made.requires_grad_(True) if requires_grad else made
+    if isinstance(std, TensorBase):
+        _check_std(std)
+    shape = broadcast_shapes(*[each.spec.shape for each in tensors])
+    made = _made(shape, promotion.result_type(tensors), tensors[0].spec.device)
+    ops.normal.call_inplace((made,), {"generator": generator})
+    return ops.add.call2(ops.mul.call2(made, std), mean)
+
+
+def _check_std(std: Any) -> None:
+    if std.spec.dtype.is_complex:
+        raise RuntimeError("normal expects standard deviation to be non-complex")
+    if std.spec.numel and std.spec.device.type != "meta" and bool((std.detach() < 0).any()):
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+
+
+define(Entry(f"normal_of(any mean=0.0, any std=1.0, any size=None, *, {GENERATOR}, {TAIL})",
+             COMPOUND, function=_normal, path="normal", method=False, deterministic=False,
+             waits="data",
+             doc="Normal numbers of means and deviations: tensors, which are broadcast, or "
+                 "numbers with a size.  Raises RuntimeError for a negative std."))
+
+
+# -- multinomial ---------------------------------------------------------------------------------
+def _multinomial_check(call: Any) -> None:
+    spec, count = call.spec("self"), call["num_samples"]
+    if not spec.dtype.is_floating_point:
+        raise call.error(RuntimeError, "multinomial only supports floating-point dtypes for input, "
+                                       f"got: {spec.dtype.name}")
+    if not 1 <= spec.ndim <= 2:
+        raise call.error(RuntimeError, "prob_dist must be 1 or 2 dim")
+    if count <= 0:
+        raise call.error(RuntimeError, "cannot sample n_sample <= 0 samples")
+    if not call["replacement"] and count > spec.shape[-1]:
+        raise call.error(RuntimeError, "cannot sample n_sample > prob_dist.size(-1) samples "
+                                       "without replacement")
+
+
+def _multinomial(plan: Plan, call: Any) -> Kernel:
+    replacement = bool(call["replacement"])
+    numel = plan.out_spec.numel if replacement else call.spec("self").numel
+    draws = philox.draws(numel, dtypes.float64, "uniform")
+    return _drawing(plan, call, kernels.MultinomialKernel(replacement), draws,
+                    lambda *values: ())
+
+
+define(Entry("multinomial(Tensor self, int num_samples, bool replacement=False, *, "
+             "Generator? generator=None)", RANDOM,
+             shape=lambda call: [(dtypes.int64,
+                                  (*call.spec("self").shape[:-1], call["num_samples"]))],
+             path="multinomial", out=True, deterministic=False, check=_multinomial_check,
+             doc="Indices drawn with the weights of self's rows, which need not sum to 1.  Raises "
+                 "RuntimeError for weights that are negative, not finite or all zero."),
+       cpu=Candidate("multinomial", _multinomial))
