@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
+# First: it decides whether compiled modules are used.
 from slipstream import _uncompiled
 from slipstream.core import wiring
 from slipstream.core.api import namespace
 from slipstream.core.api.namespace import *  # noqa: F403
 
 __version__ = "0.1.0"
+
+# Packages that are loaded when they are first used.
+_LATER = ("autograd", "cli", "library", "nn", "optim", "serialization", "utils")
+# Names that live in such a package.
+_ELSEWHERE = {"save": "serialization", "load": "serialization"}
+
+__all__ = [*namespace.__all__, *_LATER, *_ELSEWHERE]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a package, or a name of one, at its first use."""
+    if name in _LATER:
+        return importlib.import_module(f"slipstream.{name}")
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"slipstream.{_ELSEWHERE[name]}"), name)
+    raise AttributeError(f"module 'slipstream' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+_CORE = (_uncompiled, wiring)

@@ -37,7 +37,6 @@ def wire() -> None:
     for name in ("add", "sub", "mul", "div", "matmul", "neg",
                  "eq", "ne", "lt", "le", "gt", "ge"):
         setattr(slots, name, getattr(ops, name))
-    operations.as_strided = ops.as_strided
     operations.accumulate = ops.add
     operations.sum_to = ops.sum_to
     operations.cast = ops.to_dtype

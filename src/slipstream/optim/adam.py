@@ -16,6 +16,7 @@ from slipstream.optim.optimizer import (
     number_of,
     require,
     run_closure,
+    trained,
 )
 from slipstream.optim.update import apply_update
 
@@ -99,9 +100,8 @@ class Adam(Optimizer):
         with ss.set_grad_enabled(self.defaults["differentiable"]):
             for group in self.param_groups:
                 rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        self._update(rule, parameter, group)
+                for parameter in trained(group):
+                    self._update(rule, parameter, group)
         return loss
 
     def _update(self, rule: AdamRule, parameter: ss.Tensor, group: Group) -> None:

@@ -289,6 +289,11 @@ def run_closure(closure: Closure | None) -> Any:
         return closure()
 
 
+def trained(group: Group) -> list[ss.Tensor]:
+    """The parameters of a group that have a gradient; the others are left alone."""
+    return [parameter for parameter in group["params"] if parameter.grad is not None]
+
+
 def number_of(value: Any) -> float:
     """An option that may be a tensor of one element, as a Python number; waits for its device."""
     return value.item() if isinstance(value, ss.Tensor) else value

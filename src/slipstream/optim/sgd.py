@@ -15,6 +15,7 @@ from slipstream.optim.optimizer import (
     number_of,
     require,
     run_closure,
+    trained,
 )
 from slipstream.optim.update import apply_update
 
@@ -82,9 +83,8 @@ class SGD(Optimizer):
         with ss.set_grad_enabled(self.defaults["differentiable"]):
             for group in self.param_groups:
                 numbers = sgd_numbers(group)
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        self._update(parameter, group, numbers)
+                for parameter in trained(group):
+                    self._update(parameter, group, numbers)
         return loss
 
     def _update(self, parameter: ss.Tensor, group: Group, numbers: dict[str, float]) -> None:

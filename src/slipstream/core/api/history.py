@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Tensors and autograd: requires_grad, grad, hooks, backward."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from slipstream.core.engine.backward import run_backward
-from slipstream.core.engine.hooks import HookHandle, add_hook
+from slipstream.core.engine.hooks import HookHandle, add_hook, retain, table_of
 from slipstream.core.engine.tape import tape
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab.modes import modes
@@ -137,10 +138,22 @@ def backward(self: Any, gradient: Any = None, retain_graph: bool | None = None,
     ``gradient`` is that of this tensor; it may be left out for a single element.  Raises
     RuntimeError where there is nothing to differentiate.
     """
-    chosen = None if inputs is None else ([inputs] if isinstance(inputs, TensorBase)
-                                          else list(inputs))
-    run_backward([self], [gradient], bool(retain_graph or (retain_graph is None and create_graph)),
-                 create_graph, chosen, accumulate=True)
+    run_all([self], [gradient], retain_graph, create_graph, inputs)
+
+
+def run_all(tensors: list[Any], gradients: list[Any], retain_graph: bool | None,
+            create_graph: bool, inputs: Any) -> None:
+    """Backward from several tensors, into ``grad`` of all leaves or of ``inputs``."""
+    chosen = None
+    if inputs is not None:
+        chosen = [inputs] if isinstance(inputs, TensorBase) else list(inputs)
+        if not chosen:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+        for each in chosen:
+            if tape.requires_grad(each):
+                retain_grad(each)
+    kept = create_graph if retain_graph is None else retain_graph
+    run_backward(tensors, gradients, bool(kept), create_graph, chosen, accumulate=True)
 
 
 def register_hook(self: Any, hook: Callable[[Any], Any]) -> HookHandle:
@@ -151,10 +164,8 @@ def register_hook(self: Any, hook: Callable[[Any], Any]) -> HookHandle:
     if record.node is None:
         if record.hooks is None:
             record.hooks = {}
-        return add_hook(record.hooks, ("pre", hook))
-    if record.node.hooks is None:
-        record.node.hooks = {}
-    return add_hook(record.node.hooks, ("output", record.output, hook))
+        return add_hook(record.hooks, ("output", 0, hook))
+    return add_hook(table_of(record.node), ("output", record.output, hook))
 
 
 def register_post_accumulate_grad_hook(self: Any, hook: Callable[[Any], Any]) -> HookHandle:
@@ -164,7 +175,7 @@ def register_post_accumulate_grad_hook(self: Any, hook: Callable[[Any], Any]) ->
     if self.record.hooks is None:
         self.record.hooks = {}
     owner = weakref.ref(self)
-    return add_hook(self.record.hooks, ("post", lambda: hook(owner())))
+    return add_hook(self.record.hooks, ("accumulated", 0, lambda: hook(owner())))
 
 
 def retain_grad(self: Any) -> None:
@@ -174,17 +185,7 @@ def retain_grad(self: Any) -> None:
     record = self.record
     if record.node is None or record.retains_grad:
         return
-    record.retains_grad = True
-    held = weakref.ref(record)
-    if record.node.hooks is None:
-        record.node.hooks = {}
-
-    def keep(grad: Any) -> None:
-        owner = held()
-        if owner is not None:
-            owner.grad = grad
-
-    add_hook(record.node.hooks, ("retain", record.output, keep))
+    retain(record)
 
 
 def grad_enabled() -> bool:

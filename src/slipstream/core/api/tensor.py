@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from slipstream.core.api import history, interop, text
+from slipstream.core.api import history, indexing, interop, text
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
 from slipstream.core.engine.tape import tape
@@ -234,7 +234,10 @@ class Tensor(TensorBase):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.spec.ndim:
             raise TypeError("iteration over a 0-d tensor")
-        return iter([ops.select.call((self, 0, i), None) for i in range(self.spec.shape[0])])
+        return iter(ops.unbind.call((self, 0), None))
+
+    __getitem__ = indexing.get_item
+    __setitem__ = indexing.set_item
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

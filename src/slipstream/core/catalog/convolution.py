@@ -37,8 +37,8 @@ def candidate(name: str, function: Any, image: Any, kernel: Any) -> Candidate:
 
     def make(plan: Any, call: Any) -> ArrayKernel:
         shape = image(call)
-        plan.binding = convolution.Layout(windows_of(call, shape, kernel(call)), call["groups"],
-                                          len(shape) == 4)
+        windows = windows_of(call, shape, kernel(call))
+        plan.statics = (convolution.Layout(windows, call["groups"], len(shape) == 4),)
         return shared
 
     return Candidate(name, make)

@@ -70,7 +70,7 @@ binary_op(
     doc="self / other; rounding_mode None (true division), 'trunc' or 'floor'.",
 )
 binary_op(
-    "pow(Tensor|Number self, Tensor|Number exponent)",
+    "pow(Tensor|Number self, Tensor|Static exponent)",
     lambda self, exponent: self ** exponent,
     {"self": lambda g, self, exponent: checks.power_base(g, self, exponent),
      "exponent": lambda g, self, exponent, out: checks.power_exponent(g, self, exponent, out)},

@@ -49,12 +49,12 @@ def check_images(call: Any) -> None:
 
 
 def _largest(plan: Any, call: Any) -> ArrayKernel:
-    plan.binding = windows_of(call)
+    plan.statics = (windows_of(call),)
     return _LARGEST
 
 
 def _spread(plan: Any, call: Any) -> ArrayKernel:
-    plan.binding = call["disjoint"]
+    plan.statics = (call["disjoint"],)
     return _SPREAD
 
 
@@ -94,13 +94,19 @@ define(Entry(
 ), cpu=Candidate("numpy", _spread))
 
 
+def disjoint(kernel_size: Any, stride: Any, dilation: Any) -> bool:
+    """Whether no pixel is in two windows."""
+    if dilation == 1 and (stride is None or stride == kernel_size):
+        return True
+    return bool(pooling_windows((1 << 30, 1 << 30), kernel_size, stride, 0, dilation,
+                                False).disjoint)
+
+
 def _max_pool2d(self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
                 ceil_mode: bool, return_indices: bool) -> Any:
     indices = ops.max_pool2d_indices.call(
         (self, kernel_size, stride, padding, dilation, ceil_mode), None)
-    windows = pooling_windows(self.spec.shape[-2:], kernel_size, stride, padding, dilation,
-                              ceil_mode)
-    values = ops.pick_pixels.call((self, indices, windows.disjoint), None)
+    values = ops.pick_pixels.call((self, indices, disjoint(kernel_size, stride, dilation)), None)
     return (values, indices) if return_indices else values
 
 

@@ -16,7 +16,6 @@ from slipstream.core.shapes import views
 
 def nonempty(call: Any) -> None:
     """Refuse to reduce over nothing where the reduction has no identity."""
-    checks.no_complex(call)
     spec = call.spec("self")
     dims = reduced(spec, call["dim"])
     if spec.ndim and any(spec.shape[d] == 0 for d in dims):
@@ -32,6 +31,12 @@ def reduced(spec: Any, dim: Any) -> tuple[int, ...]:
         return tuple(range(spec.ndim))
     given = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
     return views.normalize_dims(given, spec.ndim)
+
+
+def ordered(call: Any) -> None:
+    """Refuse complex operands, and dims as `valid_dim` does."""
+    checks.no_complex(call)
+    valid_dim(call)
 
 
 def valid_dim(call: Any) -> None:
@@ -97,7 +102,7 @@ for _name, _reference in (("amax", np.amax), ("amin", np.amin)):
         formula=lambda self, dim, keepdim, name=_name: getattr(self, name)(
             dim or None, keepdim=keepdim),
         gradient={"self": lambda g, self, out, dim, keepdim: extremum(g, self, out, dim, keepdim)},
-        check=nonempty, path=_name, out=True, samples=samples.reductions,
+        check=ordered, check_sizes=nonempty, path=_name, out=True, samples=samples.reductions,
         dtypes=("bool", "int", "float"),
         reference=lambda x, dim=None, keepdim=False, f=_reference: f(
             x, axis=dim, keepdims=keepdim),
@@ -107,7 +112,7 @@ for _name, _reference in (("argmax", np.argmax), ("argmin", np.argmin)):
     define(Entry(
         f"{_name}(Tensor self, int? dim=None, bool keepdim=False)", REDUCTION,
         formula=lambda self, dim, keepdim, name=_name: getattr(self, name)(dim, keepdim=keepdim),
-        promotion=promotion.indices, check=nonempty, path=_name, out=True, samples=samples.rows,
+        promotion=promotion.indices, check=ordered, check_sizes=nonempty, path=_name, out=True, samples=samples.rows,
         dtypes=("int", "float"),
         reference=lambda x, dim=None, keepdim=False, f=_reference: f(
             x, axis=dim, keepdims=keepdim),

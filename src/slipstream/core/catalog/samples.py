@@ -54,3 +54,67 @@ def rows() -> list[Sample]:
     """One operand and a dim."""
     x = _random(13, 2, 3, 4)
     return [((x, 1), {}), ((x, -1), {}), ((_random(14, 5), 0), {})]
+
+
+# -- indexing ------------------------------------------------------------------------------------
+def indices_of(pattern: tuple[Any, ...], starts: tuple[int, ...]) -> tuple[Any, ...]:
+    """NumPy's index of a basic index's pattern and starts."""
+    found: list[Any] = []
+    places = iter(starts)
+    for item in pattern:
+        if item is None:
+            found.append(None)
+        elif item == -1:
+            found.append(next(places))
+        else:
+            first = next(places)
+            length, step = item
+            stop = first + length * step
+            found.append(slice(first, None if stop < 0 else stop, step))
+    return (*found, Ellipsis)
+
+
+def select_samples() -> list[Sample]:
+    """An operand, a pattern and starts."""
+    x = _random(15, 3, 4, 5)
+    return [((x, pattern, starts), {}) for pattern, starts in (
+        ((-1,), (1,)), (((2, 1),), (1,)), ((None, (3, 1), -1), (0, 2)),
+        (((3, 1), (2, -2), -1), (0, 3, 4)), ((), ()))]
+
+
+def index_samples() -> list[Sample]:
+    """An operand, index tensors, and their layout."""
+    x = _random(16, 3, 4, 5)
+    i, j = np.array([[0, 2], [-1, 1]]), np.array([3, 0])
+    return [((x, [i], ((0,), 0, ())), {}), ((x, [i, j], ((0, 1), 0, ())), {}),
+            ((x, [i, j, j], ((0, 1, 2), 0, ())), {})]
+
+
+def masked() -> list[Sample]:
+    """An operand and a mask that broadcasts with it."""
+    return [((_random(17, *a), _random(18, *b) > 0), {})
+            for a, b in (((3, 4), (3, 4)), ((3, 4), (4,)), ((4,), (2, 4)), ((), ()), ((0,), (0,)))]
+
+
+def along() -> list[Sample]:
+    """An operand, a dim, and indices of the operand's rank."""
+    x = _random(19, 3, 4)
+    return [((x, 0, np.array([[0, 2, 1, 0]])), {}), ((x, 1, np.array([[3], [0], [1]])), {}),
+            ((x, -1, np.array([[3, 3, 0], [0, 1, 2]])), {})]
+
+
+def along_with_source() -> list[Sample]:
+    """An operand, a dim, indices and a source of their shape."""
+    return [((*args, _random(20, *args[2].shape)), {}) for args, _ in along()]
+
+
+def pieces() -> list[Sample]:
+    """Tensors that can be joined along a dim."""
+    return [(([_random(21, 2, 3), _random(22, 4, 3)],), {}),
+            (([_random(23, 2, 3), _random(24, 2, 1)], 1), {}),
+            (([_random(25, 2, 0), _random(26, 2, 2)], -1), {}), (([_random(27, 5)],), {})]
+
+
+def equal_pieces() -> list[Sample]:
+    """Tensors of one shape."""
+    return [(([_random(28, 2, 3), _random(29, 2, 3)], dim), {}) for dim in (0, 1, -1)]

@@ -57,22 +57,6 @@ view_op("unsqueeze(Tensor self, int dim)",
         lambda spec, dim: views.unsqueeze(spec.shape, spec.strides, dim),
         lambda g, dim: g.squeeze(dim),
         "A dim of size one put in.")
-view_op("select(Tensor self, int dim, int index)",
-        lambda spec, dim, index: views.select(spec.shape, spec.strides, dim, index),
-        lambda g, self_spec, dim, index: ops.select_backward(g, self_spec, dim, index),
-        "One index of a dim, which is left out.")
-view_op("narrow(Tensor self, int dim, int start, int length)",
-        lambda spec, dim, start, length: views.narrow(
-            spec.shape, spec.strides, dim, start, length),
-        lambda g, self_spec, dim, start, length: ops.narrow_backward(
-            g, self_spec, dim, start, length),
-        "A range of a dim.")
-view_op("slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1)",
-        lambda spec, dim, start, end, step: views.slice_(
-            spec.shape, spec.strides, dim, start, end, step),
-        lambda g, self_spec, dim, start, end, step: ops.slice_backward(
-            g, self_spec, dim, start, end, step),
-        "Every step-th index of a range of a dim; steps may be negative.", path="", method=False)
 view_op("diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1)",
         lambda spec, offset, dim1, dim2: views.diagonal(
             spec.shape, spec.strides, offset, dim1, dim2),
@@ -108,14 +92,6 @@ def compound(signature: str, function: Any, doc: str = "", **facts: Any) -> None
 
 
 for _signature, _function in (
-    ("select_backward(Tensor g, any self_spec, int dim, int index)",
-     lambda g, spec, dim, index: _filled(g, spec, lambda z: ops.select.call((z, dim, index), None))),
-    ("narrow_backward(Tensor g, any self_spec, int dim, int start, int length)",
-     lambda g, spec, dim, start, length: _filled(
-         g, spec, lambda z: ops.narrow.call((z, dim, start, length), None))),
-    ("slice_backward(Tensor g, any self_spec, int dim, any start, any end, int step)",
-     lambda g, spec, dim, start, end, step: _filled(
-         g, spec, lambda z: ops.slice.call((z, dim, start, end, step), None))),
     ("diagonal_backward(Tensor g, any self_spec, int offset, int dim1, int dim2)",
      lambda g, spec, offset, dim1, dim2: _filled(
          g, spec, lambda z: ops.diagonal.call((z, offset, dim1, dim2), None))),

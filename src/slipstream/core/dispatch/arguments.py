@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Binding arguments the long way: keywords, variadic sizes, and what is wrong with a call."""
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import numpy as np
 from slipstream.core.dispatch.signature import (
     NUMBER,
     OPTIONAL_TENSOR,
+    STATIC_NUMBER,
     TENSOR,
     TENSOR_OR_NUMBER,
     TENSORS,
@@ -77,7 +79,7 @@ def _type_name(value: Any) -> str:
 
 
 def _wanted(parameter: Parameter) -> str:
-    names = {"Tensor|Number": "Tensor or Number", "Tensor[]": "tuple of Tensors",
+    names = {"Tensor|Number": "Tensor or Number", "Tensor|Static": "Tensor or Number", "Tensor[]": "tuple of Tensors",
              "int[]": "tuple of ints", "int...": "tuple of ints", "int[]?": "tuple of ints",
              "Tensor?": "Tensor"}
     return names.get(parameter.type, parameter.type.rstrip("?"))
@@ -98,7 +100,7 @@ def _is_tensors(value: Any) -> bool:
 
 
 _CHECKS: dict[str, Any] = {
-    "int": _is_int, "int[]": _is_ints, "int...": _is_ints, "Offset": _is_int,
+    "int": _is_int, "int[]": _is_ints, "int...": _is_ints, "Offset": _is_ints,
     "bool": lambda v: isinstance(v, (bool, np.bool_, int)),
     "float": is_number, "str": lambda v: isinstance(v, str),
     "dtype": lambda v: isinstance(v, DType),
@@ -115,7 +117,7 @@ def _fits(parameter: Parameter, value: Any) -> bool:
         return isinstance(value, TensorBase)
     if kind == OPTIONAL_TENSOR:
         return value is None or isinstance(value, TensorBase)
-    if kind == TENSOR_OR_NUMBER:
+    if kind in (TENSOR_OR_NUMBER, STATIC_NUMBER):
         return isinstance(value, TensorBase) or is_number(value)
     if kind == TENSORS:
         return _is_tensors(value)

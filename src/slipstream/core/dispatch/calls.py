@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """A call that is met for the first time, as the builders of plans see it."""
 
 from __future__ import annotations

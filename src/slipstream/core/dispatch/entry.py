@@ -40,7 +40,8 @@ class Entry:
     shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without
         tensor operands, (call) -> the shape of the domain.
     function: for compound ops, the Python function.
-    check: (call) -> None; raises for operands that the op refuses.
+    check: (call) -> None; raises for operands that the op refuses by dtype, rank or static
+        argument; for formulas asked once a recipe, and ``check_sizes`` once a plan.
     path: where users find the function, such as ``nn.functional.relu``; "" for methods only.
     method, inplace, out: whether there is a method, an in-place form, an ``out=`` form.
     converts: whether in-place and out= forms may cast to a lower kind, as copy_ does.
@@ -60,6 +61,7 @@ class Entry:
     shape: Function | None = None
     function: Function | None = None
     check: Function | None = None
+    check_sizes: Function | None = None
     path: str | None = None
     method: bool = True
     inplace: bool = False

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Plans of entries that are formulas: pointwise ops, reductions and composites."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from slipstream.core.dispatch.gradients import rule_for
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.dispatch.promotion import class_of_number
 from slipstream.core.dispatch.registry import considered_kernels, kernel_for
-from slipstream.core.dispatch.signature import STATIC
+from slipstream.core.dispatch.signature import STATIC, STATIC_NUMBER
 from slipstream.core.dispatch.writing import fit_out
 from slipstream.core.fuse.trace import NumberArgument, TensorArgument, Traced, trace
 from slipstream.core.launch.door import backend_of
@@ -46,11 +47,11 @@ class FormulaBuilder:
         """The plan of a call; raises the op's errors for operands that do not fit."""
         call = Call(op, state, values, target, form)
         device = call.device()
-        if op.entry.check is not None:
-            op.entry.check(call)
         key = _recipe_key(call)
         recipe = op.recipes.get(key)
         if recipe is None:
+            if op.entry.check is not None:
+                op.entry.check(call)
             recipe = op.recipes[key] = _make_recipe(call, device)
         return _bind(recipe, call, device, flags)
 
@@ -63,6 +64,8 @@ def _recipe_key(call: Call) -> tuple[Any, ...]:
     for kind, value, default in zip(call.op.kinds, call.values, call.op.defaults, strict=True):
         if isinstance(value, TensorBase):
             parts.append(value.spec.kind)
+        elif kind == STATIC_NUMBER:
+            parts.append((type(value), value))
         elif kind == STATIC or value is default:
             parts.append(tuple(value) if isinstance(value, list) else value)
         else:
@@ -116,7 +119,7 @@ def _trace_arguments(call: Call, common: DType) -> dict[str, Any]:
             dtype = value.spec.dtype
             cls = dtype.compute if _keeps_class(call, name, dtype) else common.compute
             arguments[name] = TensorArgument(dtype, cls, max(value.spec.ndim, min(rank, 1)))
-        elif parameter.kind == STATIC or value is None or value is parameter.default:
+        elif parameter.kind in (STATIC, STATIC_NUMBER) or value is None or value is parameter.default:
             arguments[name] = value
         else:
             arguments[name] = NumberArgument(class_of_number(value))
@@ -135,6 +138,8 @@ def domain_rank(call: Call) -> int:
 
 
 def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
+    if recipe.op.entry.check_sizes is not None:
+        recipe.op.entry.check_sizes(call)
     plan = Plan(recipe.op, recipe, KERNEL)
     traced = recipe.traced
     domain = _domain(recipe, call)

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Gradients as formulas: what a rule saves, and how it runs as one plan.
 
 An entry's gradient is a formula for each differentiable parameter, over ``g`` (the gradient of

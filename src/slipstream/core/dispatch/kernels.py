@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Plans of entries that hold kernels: library, index, random and creation kinds."""
 
 from __future__ import annotations

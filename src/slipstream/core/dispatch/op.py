@@ -14,10 +14,9 @@ import cython
 import numpy as np
 
 from slipstream.core.dispatch.signature import (
-    GENERATOR,
     NUMBER,
-    OFFSET,
     STATIC,
+    STATIC_NUMBER,
     TENSOR_OR_NUMBER,
     TENSORS,
     parse,
@@ -321,8 +320,8 @@ class Op(OpBase):
                         flags |= 1 << i
                 elif kind == NUMBER or kind == TENSOR_OR_NUMBER:
                     key[i] = DEFAULT if value is self.defaults[i] else type(value)
-                elif kind == OFFSET or kind == GENERATOR:
-                    key[i] = type(value)
+                elif kind == STATIC_NUMBER:
+                    key[i] = (type(value), value)
                 else:
                     key[i] = type(value)
         key[n] = flags
@@ -387,6 +386,8 @@ class Op(OpBase):
         if plan.binding is not None:
             return self._views(plan, state, values)
         offset: cython.Py_ssize_t = source.offset + plan.offset
+        if plan.steps is not None:
+            offset += _distance(values[plan.numbers[0]], plan.steps)
         out = self._alias(source, plan.out_spec, offset, plan.statics)
         if plan.rule is not None:
             self._record_view(plan, state, values, (out,))
@@ -465,6 +466,17 @@ class Op(OpBase):
 
 
 DEFAULT = "default"
+
+
+def _distance(starts: tuple[int, ...], steps: tuple[int, ...]) -> int:
+    """How far a view's first element lies from its source's, in elements."""
+    total: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    for i in range(len(steps)):
+        start: cython.Py_ssize_t = starts[i]
+        step: cython.Py_ssize_t = steps[i]
+        total += start * step
+    return total
 
 
 def _list_key(tensors: Any, grad_enabled: bool) -> tuple[tuple[Any, ...], bool]:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Result dtypes: PyTorch's promotion of tensors, scalar tensors and Python numbers."""
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def operands_of(call: Any) -> list[Any]:
     """The tensors and given numbers of a call that take part in promotion."""
     taken = []
     for parameter, value in zip(call.op.signature.parameters, call.values, strict=True):
-        number = parameter.type.startswith(("Number", "Tensor|Number"))
+        number = parameter.type.startswith(("Number", "Tensor|"))
         if isinstance(value, TensorBase) or (number and value is not None
                                              and value is not parameter.default):
             taken.append(value)

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Plans of views: another geometry over the same storage."""
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from typing import Any
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.gradients import rule_for
 from slipstream.core.dispatch.op import PLAIN, Op
+from slipstream.core.dispatch.signature import OFFSET
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import VIEW, Plan
@@ -37,6 +39,10 @@ class ViewBuilder:
             plan.outputs = -1
         else:
             shape, strides, move = found
+            if OFFSET in op.kinds:
+                # The call says where the view starts: by how many elements each start moves it.
+                plan.steps, move = move, 0
+                plan.numbers = (op.kinds.index(OFFSET),)
             plan.out_spec = specs.intern(spec.device, spec.dtype, tuple(shape), tuple(strides))
             plan.outputs = 1
             plan.offset = move

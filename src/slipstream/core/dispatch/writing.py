@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The in-place and ``out=`` forms: what is checked before a write, and what follows it.
 
 What depends on identity (same storage, overlap, read-only memory) is decided at every call and
@@ -9,6 +10,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from slipstream.core.dispatch.entry import INDEX, LIBRARY
 from slipstream.core.dispatch.op import IN_PLACE, OUT
 from slipstream.core.engine import views as view_history
 from slipstream.core.launch.door import backend_of
@@ -50,6 +52,8 @@ def begin_write(op: Any, plan: Plan, state: ModeState, values: Any, targets: tup
         view_history.check_inplace(targets[0], state, flags)
     elif form == OUT and state.grad_enabled:
         _check_out_grad(op, values, targets, flags)
+    if op.entry.kind in (INDEX, LIBRARY):
+        values = _without_self(values, targets, form)
     return _without_overlap(values, targets, form)
 
 
@@ -80,6 +84,25 @@ def _without_overlap(values: Any, targets: tuple[Any, ...], form: int) -> Any:
                 for each in value
             ]
     return tuple(changed)
+
+
+def _without_self(values: Any, targets: tuple[Any, ...], form: int) -> Any:
+    """A kernel that reads elsewhere than it writes gets a copy of a source that is the target."""
+    first = 1 if form == IN_PLACE else 0
+    changed = list(values)
+    for place in range(first, len(values)):
+        value = changed[place]
+        if isinstance(value, TensorBase) and any(_is_same(value, t) for t in targets):
+            changed[place] = hooks.copy_of(value)
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], TensorBase):
+            changed[place] = [hooks.copy_of(each) if any(_is_same(each, t) for t in targets)
+                              else each for each in value]
+    return tuple(changed)
+
+
+def _is_same(source: TensorBase, target: TensorBase) -> bool:
+    return (source.storage is target.storage and source.offset == target.offset
+            and source.spec is target.spec)
 
 
 def _clashes(source: TensorBase, target: TensorBase) -> bool:

@@ -1,15 +1,18 @@
+# cython: annotation_typing=False
 """The backward walk: nodes in the reverse order of their recording, each when it is complete."""
 
 from __future__ import annotations
 
 import heapq
+import sys
 from typing import Any
 
+from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.tape import tape
-from slipstream.core.engine.views import CopySlices, operations
-from slipstream.core.vocab.modes import decode_site, modes
-from slipstream.core.vocab.records import GradRecord, Node, Spec, TensorBase
+from slipstream.core.engine.views import operations
+from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
          "after they have already been freed). Saved intermediate values of the graph are freed "
@@ -60,59 +63,67 @@ class Walk:
                     stack.append(target)
 
     def restrict(self, targets: set[Node]) -> None:
-        """Only nodes from which a target can be reached need to run."""
-        needed = set(targets)
+        """Only nodes from which a target can be reached need to run, and leaves among these."""
+        reaching = set(targets)
+        needed = set()
         # Edges lead to lower sequence numbers, accumulators apart, so one sorted pass decides.
-        order = sorted(self.expected, key=lambda node: node.sequence)
-        for node in order:
-            if any(edge is not None and edge[0] in needed for edge in node.edges):
+        for node in sorted(self.expected, key=lambda each: each.sequence):
+            if any(edge is not None and edge[0] in reaching for edge in node.edges):
+                reaching.add(node)
                 needed.add(node)
+        needed.update(node for node in targets if node.rule is accumulate_rule)
         self.needed = needed
 
     def run(self) -> None:
         """Run nodes until none is ready."""
         while self.ready:
-            node = heapq.heappop(self.ready)[2]
-            grads = self.grads.pop(node, None)
-            if grads is None:
-                self.release(node, [])
-                continue
-            grads = call_hooks(node, grads)
-            for place, grad in enumerate(grads):
-                if (node, place) in self.wanted:
-                    self.wanted[node, place] = grad
-            if node.rule is accumulate_rule:
-                if self.accumulate and self._runs(node):
-                    accumulate_leaf(node.extra, grads[0], self.create_graph)
-                continue
-            if not self._runs(node):
-                self.release(node, [])
-                continue
-            results = self.step(node, grads)
-            self.release(node, results)
-        self.grads.clear()
+            self.visit(heapq.heappop(self.ready)[2])
 
-    def _runs(self, node: Node) -> bool:
-        return self.needed is None or node in self.needed
+    def visit(self, node: Node) -> None:
+        """Run a node's hooks, note the gradients asked for, run the node.
+
+        A frame of its own: what it held is let go before the next node looks whether a gradient
+        is in anyone else's hands.
+        """
+        grads = self.grads.pop(node, None)
+        if grads is None:
+            self.release(node, [])
+            return
+        leaf = node.rule is accumulate_rule
+        table = node.extra.hooks if leaf else node.hooks
+        if table:
+            grads = call_tensor_hooks(table, grads)
+        for place in range(len(grads) if self.wanted else 0):
+            if (node, place) in self.wanted:
+                self.wanted[node, place] = grads[place]
+        runs = self.needed is None or node in self.needed
+        if not leaf:
+            self.release(node, self.step(node, grads) if runs else [])
+        elif runs and self.accumulate and grads[0] is not None:
+            accumulate_leaf(node, grads, self.create_graph)
 
     def step(self, node: Node, grads: list[Any]) -> list[Any]:
         """The gradients of a node's inputs."""
         if node.saved is None:
             raise RuntimeError(AGAIN)
-        if len(grads) > 1 and any(grad is None for grad in grads):
+        rule = node.rule
+        if len(grads) > 1 and rule.materializes and any(grad is None for grad in grads):
             grads = [_zeros(grad, spec, grads) for grad, spec in zip(grads, node.outputs,
                                                                      strict=True)]
-        results = node.rule.apply(node, grads, self.create_graph)
+        if node.hooks:
+            grads = call_node_hooks(node.hooks, "pre", grads)
+        results = rule.apply(node, grads, self.create_graph)
         if len(results) != len(node.edges):
-            raise RuntimeError(f"{node.rule.name} returned {len(results)} gradients for "
+            raise RuntimeError(f"{rule.name} returned {len(results)} gradients for "
                                f"{len(node.edges)} inputs")
         fitted = []
         for edge, grad, spec in zip(node.edges, results, node.inputs, strict=True):
-            fitted.append(None if edge is None or grad is None else fit(grad, spec, node))
+            fitted.append(None if edge is None or grad is None
+                          else fit(grad, spec, node, len(fitted)))
+        if node.hooks:
+            fitted = call_node_hooks(node.hooks, "post", fitted, tuple(grads))
         if not self.retain_graph:
-            node.saved = None
-            if node.extra is not None and not isinstance(node.rule, CopySlices):
-                node.extra = None
+            rule.free(node)
         return fitted
 
     def release(self, node: Node, results: list[Any]) -> None:
@@ -135,9 +146,13 @@ def _zeros(grad: Any, spec: Spec, grads: list[Any]) -> Any:
     return operations.zeros(like, spec.shape, dtype=spec.dtype)
 
 
-def fit(grad: TensorBase, spec: Spec, node: Node) -> TensorBase:
+def fit(grad: TensorBase, spec: Spec, node: Node, place: int = 0) -> TensorBase:
     """A gradient in the shape and dtype of its input: what broadcasting repeated is summed."""
     if grad.spec.shape != spec.shape:
+        if not _reduces_to(grad.spec.shape, spec.shape):
+            raise RuntimeError(f"Function {node.name()} returned an invalid gradient at index "
+                               f"{place} - got {list(grad.spec.shape)} but expected shape "
+                               f"compatible with {list(spec.shape)}")
         grad = operations.sum_to(grad, spec.shape)
     if grad.spec.dtype is not spec.dtype:
         if grad.spec.dtype.is_complex and not spec.dtype.is_complex:
@@ -146,38 +161,26 @@ def fit(grad: TensorBase, spec: Spec, node: Node) -> TensorBase:
     return grad
 
 
-def call_hooks(node: Node, grads: list[Any]) -> list[Any]:
-    """Run the hooks of a node's outputs; a hook may replace a gradient."""
-    if not node.hooks:
-        return grads
-    hooks = list(node.hooks.values())
-    for kind, place, hook in [each for each in hooks if each[0] == "output"]:
-        if grads[place] is not None:
-            changed = hook(grads[place])
-            grads[place] = grads[place] if changed is None else changed
-    for kind, place, hook in [each for each in hooks if each[0] == "retain"]:
-        if grads[place] is not None:
-            hook(grads[place])
-    return grads
+def _reduces_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether broadcasting ``wanted`` can give ``shape``."""
+    tail = shape[len(shape) - len(wanted):]
+    return len(wanted) <= len(shape) and all(
+        size in (1, found) for size, found in zip(wanted, tail, strict=True))
 
 
-def accumulate_leaf(record: GradRecord, grad: TensorBase, create_graph: bool) -> None:
-    """Add a gradient to a leaf's ``grad``."""
-    hooks = list(record.hooks.values()) if record.hooks else []
-    for hook in hooks:
-        if hook[0] == "pre":
-            changed = hook[1](grad)
-            grad = grad if changed is None else changed
+def accumulate_leaf(node: Node, grads: list[Any], create_graph: bool) -> None:
+    """Add a gradient, the only one of the list, to a leaf's ``grad``."""
+    record: GradRecord = node.extra
     if record.grad is not None:
         if create_graph:
-            record.grad = operations.accumulate(record.grad, grad)
+            record.grad = operations.accumulate(record.grad, grads[0])
         else:
-            record.grad = _added(record.grad, grad)
+            record.grad = _added(record.grad, grads[0])
     else:
-        record.grad = _owned(grad, create_graph)
-    for hook in hooks:
-        if hook[0] == "post":
-            hook[1]()
+        record.grad = _owned(grads, create_graph)
+    if record.hooks:
+        for _, hook in of_kind(record.hooks, "accumulated"):
+            hook()
 
 
 def _added(before: TensorBase, grad: TensorBase) -> TensorBase:
@@ -187,13 +190,23 @@ def _added(before: TensorBase, grad: TensorBase) -> TensorBase:
     return operations.accumulate.call_inplace((before, grad), None)
 
 
-def _owned(grad: TensorBase, create_graph: bool) -> TensorBase:
-    """A gradient that no one else writes: views and shared memory are copied."""
-    if create_graph:
-        return grad
-    if grad.base is not None or grad.storage.nbytes != grad.spec.nbytes:
-        return grad.clone()
-    return tape_detached(grad)
+# How often the interpreter counts a list's only tensor, and a tensor's only storage.
+_probe = [TensorBase()]
+_probe[0].storage = Storage(None, 0, 0)
+ALONE = sys.getrefcount(_probe[0]), sys.getrefcount(_probe[0].storage)
+
+
+def _owned(grads: list[Any], create_graph: bool) -> TensorBase:
+    """A gradient that later sums may be written into: one in other hands too is copied.
+
+    ``a + b`` hands one gradient to both its inputs; hooks and callers may keep theirs.
+    """
+    alone = (sys.getrefcount(grads[0]), sys.getrefcount(grads[0].storage)) == ALONE
+    grad = grads[0]
+    whole = grad.base is None and grad.storage.nbytes == grad.spec.nbytes
+    if not alone or not whole or grad.storage.keep is not None:
+        grad = grad.clone()
+    return grad if create_graph else tape_detached(grad)
 
 
 def tape_detached(grad: TensorBase) -> TensorBase:
@@ -233,12 +246,12 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
 
 def _start(walk: Walk, tensors: list[Any], grads: list[Any]) -> dict[Node, None]:
     roots: dict[Node, None] = {}
-    for tensor, grad in zip(tensors, grads, strict=True):
+    for place, (tensor, grad) in enumerate(zip(tensors, grads, strict=True)):
         edge = tape.edge_of(tensor)
         if edge is None:
-            raise RuntimeError("element 0 of tensors does not require grad and does not have a "
-                               f"grad_fn: {tensor.spec!r}")
-        walk.give(edge[0], edge[1], first_gradient(tensor, grad))
+            raise RuntimeError(f"element {place} of tensors does not require grad and does not "
+                               f"have a grad_fn: {tensor.spec!r}")
+        walk.give(edge[0], edge[1], first_gradient(tensor, grad, place))
         roots[edge[0]] = None
     return roots
 
@@ -258,20 +271,29 @@ def _targets(walk: Walk, inputs: list[Any] | None) -> list[Any]:
     return edges
 
 
-def first_gradient(tensor: TensorBase, grad: Any) -> TensorBase:
+def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:
     """The gradient that backward starts from; RuntimeError where it does not fit."""
+    spec = tensor.spec
     if grad is None:
-        if tensor.spec.numel != 1:
+        if spec.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs, not for "
-                               f"{tensor.spec!r}")
+                               f"{spec!r}")
+        if spec.dtype.is_complex:
+            raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
+                               f"got {spec!r}")
         return operations.ones(tensor)
     if not isinstance(grad, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, not {type(grad).__name__}")
-    if grad.spec.shape != tensor.spec.shape:
-        raise RuntimeError(f"Mismatch in shape: grad_output[0] has a shape of "
-                           f"{list(grad.spec.shape)} and output[0] has a shape of "
-                           f"{list(tensor.spec.shape)}.")
-    return grad
+    if grad.spec.shape != spec.shape:
+        raise RuntimeError(f"Mismatch in shape: grad_output[{place}] has a shape of "
+                           f"{list(grad.spec.shape)} and output[{place}] has a shape of "
+                           f"{list(spec.shape)}.")
+    if grad.spec.dtype.is_complex != spec.dtype.is_complex:
+        raise RuntimeError("For complex Tensors, both grad_output and output are required to have "
+                           f"the same dtype. Mismatch in dtype: grad_output[{place}] has a dtype "
+                           f"of {grad.spec.dtype.name} and output[{place}] has a dtype of "
+                           f"{spec.dtype.name}.")
+    return grad if grad.spec.dtype is spec.dtype else operations.cast(grad, spec.dtype)
 
 
-__all__ = ["Walk", "decode_site", "run_backward"]
+__all__ = ["Walk", "run_backward"]

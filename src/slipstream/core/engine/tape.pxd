@@ -7,12 +7,15 @@ cdef class Rule:
     cdef public tuple saves
     cdef public tuple keeps
     cdef public bint saves_output
+    cdef public bint materializes
 
 cdef class SavedTensor:
     cdef public TensorBase tensor
     cdef public Py_ssize_t version
     cdef public bint is_output
     cdef public object packed
+    cdef public GradRecord record
+    cpdef hand_over(self, object pack)
     cpdef TensorBase unpack(self, Node node, GradRecord record)
 
 cdef class Tape:

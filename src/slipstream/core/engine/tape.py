@@ -33,10 +33,18 @@ class Rule:
         self.saves = ()
         self.keeps = ()
         self.saves_output = False
+        # Whether missing gradients of outputs reach ``apply`` as zeros.
+        self.materializes = True
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs, one for each edge, from those of the outputs."""
         raise NotImplementedError
+
+    def free(self, node: Node) -> None:
+        """Drop what the node saved; a node that saved something cannot run again."""
+        if node.saved or node.extra is not None:
+            node.saved = None
+            node.extra = None
 
 
 class SavedTensor:
@@ -47,23 +55,45 @@ class SavedTensor:
         self.version = tensor.storage.version
         self.is_output = is_output
         self.packed = None
+        self.record = None
+
+    def hand_over(self, pack: Any) -> None:
+        """Let the user's hooks keep the tensor: ``pack`` gives (unpack, value), or None."""
+        tensor: TensorBase = self.tensor
+        packed = pack(_alias(tensor, None))
+        if packed is not None:
+            self.packed = packed
+            if not self.is_output:
+                self.record = tensor.record
+            self.tensor = None
 
     def unpack(self, node: Node, record: GradRecord | None) -> TensorBase:
-        """The tensor again; raises RuntimeError if it was changed in place since."""
+        """The tensor again; raises RuntimeError if it was changed in place since.
+
+        ``record`` is the history of an output, whose own node saved it without.
+        """
         if self.packed is not None:
             hook, value = self.packed
-            return hook(value)
+            return _alias(hook(value), record if self.is_output else self.record)
         tensor: TensorBase = self.tensor
         if tensor.storage.version != self.version:
             raise RuntimeError(_changed_text(node, self))
         if not self.is_output:
             return tensor
-        again: TensorBase = tape.tensor_class.__new__(tape.tensor_class)
-        again.spec = tensor.spec
-        again.storage = tensor.storage
-        again.offset = tensor.offset
-        again.record = record
-        return again
+        return _alias(tensor, record)
+
+
+def _alias(tensor: Any, record: GradRecord | None) -> TensorBase:
+    """Another tensor over the same memory, with a history of its own."""
+    if not isinstance(tensor, TensorBase):
+        raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result "
+                        f"of type {type(tensor).__name__}")
+    again: TensorBase = tape.tensor_class.__new__(tape.tensor_class)
+    again.spec = tensor.spec
+    again.storage = tensor.storage
+    again.offset = tensor.offset
+    again.record = record
+    return again
 
 
 def _changed_text(node: Node, saved: SavedTensor) -> str:
@@ -120,9 +150,9 @@ class Tape:
 
     def _save(self, value: Any) -> Any:
         if isinstance(value, TensorBase):
-            saved = SavedTensor(value, False)
+            saved: SavedTensor = SavedTensor(value, False)
             if self.pack is not None:
-                saved.packed = self.pack(value)
+                saved.hand_over(self.pack)
             return saved
         if isinstance(value, (list, tuple)):
             return [self._save(each) for each in value]
@@ -173,7 +203,10 @@ class Tape:
             bare.spec = first.spec
             bare.storage = first.storage
             bare.offset = first.offset
-            node.extra = SavedTensor(bare, True)
+            saved: SavedTensor = SavedTensor(bare, True)
+            if self.pack is not None:
+                saved.hand_over(self.pack)
+            node.extra = saved
 
     def record(self, rule: Rule, values: Any, outs: tuple[Any, ...], state: ModeState) -> Node:
         """Record a call whose results are new tensors."""

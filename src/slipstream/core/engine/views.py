@@ -1,19 +1,23 @@
+# cython: annotation_typing=False
 """The history of views: in-place writes through a view change the history of its base."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from slipstream.core.engine.hooks import move_retainer
 from slipstream.core.engine.tape import Rule, tape
+from slipstream.core.shapes.specs import specs
+from slipstream.core.shapes.strides import element_range
 from slipstream.core.vocab.modes import ModeState, modes
-from slipstream.core.vocab.records import GradRecord, Node, TensorBase
+from slipstream.core.vocab.records import GradRecord, Node, Spec, TensorBase
 
 
 class Operations:
     """Ops that the engine calls; set once at import by wiring."""
 
-    as_strided: Any = None
-    zeros_strided: Any = None
     accumulate: Any = None
     sum_to: Any = None
     cast: Any = None
@@ -28,55 +32,79 @@ def check_inplace(target: TensorBase, state: ModeState, recording: bool) -> None
     """Raise RuntimeError where autograd forbids writing to ``target`` in place."""
     if not state.grad_enabled:
         return
+    wants = tape.requires_grad(target)
     record: GradRecord | None = target.record
     base = target.base
-    if base is not None and base.record is not None:
-        tape.requires_grad(target)
-        if base.record.requires_grad and base.record.node is None:
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
-                               f"in-place operation: {target.spec!r} is a view of {base.spec!r}\n"
-                               "  mend: write under no_grad(), or to a clone()")
-    if record is not None and record.requires_grad and record.node is None and base is None:
+    if base is not None:
+        _check_view(target, base, wants, recording)
+    if wants and record is not None and record.node is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place "
                            f"operation: {target.spec!r}\n"
                            "  mend: write under no_grad(), or to a clone()")
-    if record is not None and record.node is not None and record.node.rule.name == "UnbindBackward":
-        raise RuntimeError("a view that is one of several outputs of one call is being modified "
-                           "inplace\n  mend: use separate indexing, such as x[0], or clone()")
+
+
+def _check_view(target: TensorBase, base: TensorBase, wants: bool, recording: bool) -> None:
+    origin: GradRecord | None = base.record
+    if origin is not None and origin.requires_grad:
+        if origin.node is None:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
+                               f"in-place operation: {target.spec!r} is a view of {base.spec!r}\n"
+                               "  mend: write under no_grad(), or to a clone()")
+        if not wants:
+            # The base would keep a history that knows nothing of the write.
+            raise RuntimeError("A view was created in no_grad mode and is being modified inplace "
+                               f"with grad mode enabled: {target.spec!r}\n"
+                               "  mend: make the view with grad mode enabled, or write under "
+                               "no_grad()")
+    node = target.record.node if target.record is not None else None
+    if node is not None and len(node.outputs) > 1:
+        raise RuntimeError(f"Output {target.record.output} of {node.name()} is a view and is being "
+                           "modified inplace. This view is the output of a function that returns "
+                           "multiple views. Such functions do not allow the output views to be "
+                           "modified inplace.\n  mend: use separate indexing, such as x[0], or "
+                           "clone()")
+    if recording:
+        _check_span(base)
 
 
 def rebase(target: TensorBase, node: Node) -> None:
     """Make ``node`` the history of ``target``, which has just been written in place."""
-    if target.base is None:
-        tape.attach(node, (target,))
-        record: GradRecord = target.record
-        record.generation = 1 if record.generation == 0 else record.generation + 1
+    if target.spec.dtype.category < 2:
         return
     base = target.base
-    _check_span(base)
+    if base is None or base.spec.dtype.category < 2:
+        _renew(target, node)
+        return
+    before = target.record
     tape.attach(node, (target,))
-    rule = CopySlices(node, target, base)
-    copy = Node(rule, (_edge(base), *_other_edges(node)))
-    copy.inputs = (base.spec, *node.inputs[1:])
+    if before is not None:
+        # The record stays the view's own; only what it says changes.
+        target.record = before
+    copy = Node(CopySlices(node, target, base), (tape.edge_of(base), *_others(node, node.edges)))
+    copy.inputs = (base.spec, *_others(node, node.inputs))
     copy.code = node.code
     copy.instruction = node.instruction
     tape.sequence += 1
     copy.sequence = tape.sequence
-    generation = 0 if base.record is None else base.record.generation
-    tape.attach(copy, (base,))
-    base.record.generation = generation + 1
+    _renew(base, copy)
     _follow(target, base)
 
 
-def _edge(base: TensorBase) -> Any:
-    return tape.edge_of(base)
+def _renew(tensor: TensorBase, node: Node) -> None:
+    """Give a tensor that is no view a new history; its views see that it is a later one."""
+    before: GradRecord | None = tensor.record
+    tape.attach(node, (tensor,))
+    after = tensor.record
+    after.generation = 1
+    if before is not None:
+        after.generation += before.generation
+        move_retainer(before, before.node, after)
 
 
-def _other_edges(node: Node) -> tuple[Any, ...]:
-    """The edges of an in-place op's node but that of the target itself."""
-    if node.rule.differentiable and node.rule.differentiable[0] == 0:
-        return node.edges[1:]
-    return node.edges
+def _others(node: Node, each: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What belongs to the inputs of an in-place op but its target."""
+    places = node.rule.differentiable
+    return each[1:] if places and places[0] == 0 else each
 
 
 def _check_span(base: TensorBase) -> None:
@@ -92,10 +120,9 @@ def _follow(view: TensorBase, base: TensorBase) -> None:
     if record is None:
         record = view.record = GradRecord()
     record.generation = base.record.generation
-    if not base.record.requires_grad:
+    if not base.record.requires_grad or view.spec.dtype.category < 2:
         return
-    rule = ViewOfBase(view, base)
-    node = Node(rule, (tape.edge_of(base),))
+    node = Node(ViewOfBase(view, base), (tape.edge_of(base),))
     node.inputs = (base.spec,)
     node.outputs = (view.spec,)
     state = modes.current()
@@ -103,9 +130,11 @@ def _follow(view: TensorBase, base: TensorBase) -> None:
     node.instruction = state.instruction
     tape.sequence += 1
     node.sequence = tape.sequence
+    before = record.node
     record.requires_grad = True
     record.node = node
     record.output = 0
+    move_retainer(record, before, record)
 
 
 def refresh(view: TensorBase) -> None:
@@ -125,25 +154,114 @@ def refresh(view: TensorBase) -> None:
 tape.refresh = refresh
 
 
-class _Geometry:
+@contextmanager
+def without_grad() -> Iterator[None]:
+    """A scope in which this thread records nothing."""
+    state = modes.current()
+    before = state.grad_enabled
+    state.grad_enabled = False
+    try:
+        yield
+    finally:
+        state.grad_enabled = before
+
+
+class Geometry:
     """A tensor's place in its storage."""
 
     def __init__(self, tensor: TensorBase) -> None:
-        self.shape = tensor.spec.shape
-        self.strides = tensor.spec.strides
-        self.offset = tensor.offset
         self.spec = tensor.spec
+        self.offset = tensor.offset
 
 
-def _spread(grad: TensorBase, base: _Geometry) -> tuple[Any, int]:
-    """A buffer laid out as the base's storage is, holding ``grad``; and where offset 0 lies."""
-    low = sum((n - 1) * s for n, s in zip(base.shape, base.strides, strict=True) if s < 0)
-    high = sum((n - 1) * s for n, s in zip(base.shape, base.strides, strict=True) if s > 0)
-    buffer = operations.zeros(grad, (high - low + 1,))
-    start = -low
-    whole = operations.as_strided(buffer, base.shape, base.strides, start)
-    whole.copy_(grad)
-    return buffer, start - base.offset
+class Window:
+    """A view's place in its base, and the two linear maps that come with it.
+
+    ``take``: the view's part of a value of the base.  ``put``: the value of the base with another
+    part.  The gradient of each is made of the two, so that they can be differentiated again.
+    """
+
+    def __init__(self, view: TensorBase, base: TensorBase) -> None:
+        self.view = Geometry(view)
+        self.base = Geometry(base)
+
+    def take(self, whole: TensorBase) -> TensorBase:
+        """The part, in new memory."""
+        with without_grad():
+            _, part = self._laid_out(whole)
+            part = part.clone()
+        return _recorded(TakePart(self), (whole,), part)
+
+    def put(self, whole: TensorBase, part: TensorBase | None) -> TensorBase:
+        """``whole`` with its part replaced, by zeros for None."""
+        with without_grad():
+            result, place = self._laid_out(whole)
+            if part is None:
+                place.zero_()
+            else:
+                place.copy_(part)
+        inputs = (whole,) if part is None else (whole, part)
+        return _recorded(PutPart(self), inputs, result)
+
+    def embed(self, part: TensorBase) -> TensorBase:
+        """Zeros of the base's shape with the part in its place."""
+        spec = self.base.spec
+        return self.put(operations.zeros(part, spec.shape, dtype=spec.dtype), part)
+
+    def _laid_out(self, whole: TensorBase) -> tuple[TensorBase, TensorBase]:
+        """A copy of ``whole`` laid out as the base is, and the view's place in it."""
+        spec = self.base.spec
+        low, high = element_range(spec.shape, spec.strides)
+        buffer = operations.zeros(whole, (high - low + 1,), dtype=spec.dtype)
+        result = _window(buffer, spec, -low)
+        result.copy_(whole)
+        # Offsets count elements of each tensor's own dtype: the real part of a complex base has
+        # twice as many.
+        ratio = spec.itemsize // self.view.spec.itemsize
+        place = self.view.offset + (-low - self.base.offset) * ratio
+        return result, _window(buffer, self.view.spec, place)
+
+
+def _window(buffer: TensorBase, spec: Spec, offset: int) -> Any:
+    """A tensor of the spec's dtype, shape and strides over the buffer's memory."""
+    out = tape.tensor_class.__new__(tape.tensor_class)
+    out.spec = specs.intern(buffer.spec.device, spec.dtype, spec.shape, spec.strides)
+    out.storage = buffer.storage
+    out.offset = offset
+    return out
+
+
+def _recorded(rule: Rule, inputs: tuple[TensorBase, ...], result: TensorBase) -> TensorBase:
+    state = modes.current()
+    if state.grad_enabled and any(tape.requires_grad(each) for each in inputs):
+        rule.differentiable = tuple(range(len(inputs)))
+        tape.record(rule, inputs, (result,), state)
+    return result
+
+
+class TakePart(Rule):
+    """The rule of ``Window.take``."""
+
+    def __init__(self, window: Window) -> None:
+        super().__init__("TakePartBackward", ())
+        self.window = window
+
+    def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+        """The gradient in the part's place."""
+        return [self.window.embed(grads[0])]
+
+
+class PutPart(Rule):
+    """The rule of ``Window.put``."""
+
+    def __init__(self, window: Window) -> None:
+        super().__init__("PutPartBackward", ())
+        self.window = window
+
+    def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+        """The gradient but for the part, and the part's."""
+        whole = self.window.put(grads[0], None)
+        return [whole] if len(node.edges) == 1 else [whole, self.window.take(grads[0])]
 
 
 class CopySlices(Rule):
@@ -152,44 +270,34 @@ class CopySlices(Rule):
     def __init__(self, node: Node, view: TensorBase, base: TensorBase) -> None:
         super().__init__("CopySlices", ())
         self.node = node
-        self.view = _Geometry(view)
-        self.base = _Geometry(base)
+        self.window = Window(view, base)
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
-        """Gradient of the base: zero or passed on where written, unchanged elsewhere."""
-        buffer, shift = _spread(grads[0], self.base)
-        view, base = self.view, self.base
-        part = operations.as_strided(buffer, view.shape, view.strides, view.offset + shift)
+        """Gradient of the base: passed through the op where written, unchanged elsewhere."""
         inner = self.node
-        results = list(inner.rule.apply(inner, [part.clone()], create_graph))
-        own = None
-        if inner.rule.differentiable and inner.rule.differentiable[0] == 0:
-            own = results.pop(0)
-        if own is None:
-            part.zero_()
-        else:
-            part.copy_(operations.sum_to(own, view.shape))
-        whole = operations.as_strided(buffer, base.shape, base.strides, base.offset + shift)
-        return [whole, *results]
+        part = self.window.take(grads[0])
+        results = list(inner.rule.apply(inner, [part], create_graph))
+        places = inner.rule.differentiable
+        own = results.pop(0) if places and places[0] == 0 else None
+        if own is not None:
+            own = operations.sum_to(own, self.window.view.spec.shape)
+        return [self.window.put(grads[0], own), *results]
 
-    def release(self) -> None:
+    def free(self, node: Node) -> None:
         """Drop what the inner node saved."""
-        self.node.saved = ()
+        inner = self.node
+        inner.rule.free(inner)
+        if inner.saved is None:
+            node.saved = None
 
 
 class ViewOfBase(Rule):
     """A view of a base whose history changed: its gradient goes to its part of the base."""
 
     def __init__(self, view: TensorBase, base: TensorBase) -> None:
-        super().__init__("AsStridedBackward", (0,))
-        self.view = _Geometry(view)
-        self.base = _Geometry(base)
+        super().__init__("AsStridedBackward0", (0,))
+        self.window = Window(view, base)
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """The gradient laid into zeros of the base's shape."""
-        zeros = operations.zeros(grads[0], self.base.shape)
-        buffer, shift = _spread(zeros, self.base)
-        view, base = self.view, self.base
-        part = operations.as_strided(buffer, view.shape, view.strides, view.offset + shift)
-        part.copy_(grads[0])
-        return [operations.as_strided(buffer, base.shape, base.strides, base.offset + shift)]
+        return [self.window.embed(grads[0])]

@@ -7,7 +7,6 @@ from slipstream.core.vocab.records cimport Memory
 
 cdef extern from "stdlib.h":
     void* realloc(void* pointer, size_t nbytes)
-    void release_array "free" (void* pointer)
 
 cdef class Allocator(Memory):
     cdef readonly Py_ssize_t granularity

@@ -11,8 +11,6 @@ again, whatever the order in which it let go of them.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from heapq import heappush
 from typing import Any
@@ -21,8 +19,8 @@ import cython
 
 from slipstream.core.memory.flows import Flow
 from slipstream.core.memory.heaps import HeapShelf
-from slipstream.core.memory.ladder import SMALL, climb, release_all, round_up
-from slipstream.core.memory.pieces import Pieces, Provider
+from slipstream.core.memory.ladder import SMALL, climb, empty, round_up
+from slipstream.core.memory.pieces import LOCK, Pieces, Provider
 from slipstream.core.memory.segments import Segments
 from slipstream.core.memory.slabs import Shelf, Slab
 from slipstream.core.memory.statistics import out_of_memory
@@ -31,15 +29,6 @@ from slipstream.core.vocab.records import Memory
 
 # Large blocks are multiples of this, or of the provider's minimum.
 GRAIN = 4096
-# Uncompiled, a thread may lose the interpreter anywhere: one lock guards every pool.
-LOCK = threading.RLock()
-if not cython.compiled and hasattr(os, "register_at_fork"):
-    # A child must not be born while another thread is half through a change.
-    os.register_at_fork(
-        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
-    )
-
-
 def class_sizes(minimum: int) -> list[int]:
     """Sizes of the classes of small blocks: a quarter of a power of two apart."""
     size, sizes = minimum, [minimum]
@@ -65,7 +54,8 @@ class Allocator(Memory):
 
     ``callbacks``: called with the size before more memory is reserved, they may free blocks;
     ``drain``: called when memory runs out, it sends what is recorded and waits;
-    ``error``: makes the exception from (allocator, size);
+    ``error``: makes the exception from (allocator, size).  An allocator is not taken down before
+    the process ends: blocks may come back until then.
     """
 
     def __init__(self, provider: Provider) -> None:
@@ -98,12 +88,6 @@ class Allocator(Memory):
         self.strays: dict[int, int] = {}
         if not cython.compiled:
             self.stack: Any = None
-
-    def __del__(self) -> None:
-        if cython.compiled:
-            release_array(self.stack)
-            self.stack = cython.NULL
-            self.room = 0
 
     def allocate(self, nbytes: cython.Py_ssize_t) -> int:
         """Return the address of a block of at least ``nbytes`` bytes; 0 bytes have address 0.
@@ -337,7 +321,7 @@ class Allocator(Memory):
 
     def empty_cache(self) -> None:
         """Release all memory that can be: segments, slabs and ends in which no block is used."""
-        release_all(self)
+        empty(self)
 
     def set_limit(self, nbytes: int) -> None:
         """Reserve at most so many bytes from here on; 0 lifts the limit."""

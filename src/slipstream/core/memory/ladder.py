@@ -33,8 +33,7 @@ def climb(allocator: Any, nbytes: int) -> int:
         return address
     allocator.retries += 1
     for rung in (release_enough, wait, collect, release_all):
-        rung(allocator, nbytes)
-        address = allocator.retake(nbytes) or grow(allocator, nbytes)
+        address = rung(allocator, nbytes)
         if address:
             return address
     # A small block may still lie in a hole between large ones.
@@ -54,30 +53,48 @@ def call_back(allocator: Any, nbytes: int) -> int:
     return allocator.retake(nbytes)
 
 
-def wait(allocator: Any, nbytes: int) -> None:
-    """Rung: send what is recorded and wait for it, so that its blocks come back."""
-    if allocator.drain is not None:
-        allocator.drain()
+def again(allocator: Any, nbytes: int) -> int:
+    """Look for a free block again, and ask the provider again."""
+    return allocator.retake(nbytes) or grow(allocator, nbytes)
 
 
-def collect(allocator: Any, nbytes: int) -> None:
-    """Rung: let Python's collector release what only cycles hold."""
-    gc.collect()
-
-
-def release_enough(allocator: Any, nbytes: int) -> None:
-    """Rung: release free memory until the provider could serve this request again."""
-    need = round_up(nbytes, allocator.granularity)
+def release_enough(allocator: Any, nbytes: int) -> int:
+    """Rung: release free memory piece by piece until the provider can serve this request."""
+    need = nbytes
     while need > 0:
         released = release_one(allocator, need)
         if not released:
-            return
+            return 0
         need -= released
+        address = again(allocator, nbytes)
+        if address:
+            return address
+    return 0
 
 
-def release_all(allocator: Any, nbytes: int = 0) -> None:
-    """Rung: release every free piece."""
-    while release_one(allocator, nbytes):
+def wait(allocator: Any, nbytes: int) -> int:
+    """Rung: send what is recorded and wait for it, so that its blocks come back."""
+    if allocator.drain is None:
+        return 0
+    allocator.drain()
+    return again(allocator, nbytes)
+
+
+def collect(allocator: Any, nbytes: int) -> int:
+    """Rung: let Python's collector release what only cycles hold."""
+    gc.collect()
+    return again(allocator, nbytes)
+
+
+def release_all(allocator: Any, nbytes: int) -> int:
+    """Rung: release all free memory."""
+    empty(allocator)
+    return again(allocator, nbytes)
+
+
+def empty(allocator: Any) -> None:
+    """Release every segment, end of a segment and slab in which no block is in use."""
+    while release_one(allocator, 0):
         pass
 
 

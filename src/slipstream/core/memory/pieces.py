@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import Any, Protocol
 
 from slipstream.core.memory.flows import Flow
+
+
+# One thread at a time asks a provider; uncompiled, the lock guards every pool too, for a thread may
+# lose the interpreter anywhere.  No child is born while another thread is half through a change.
+LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
+    )
 
 
 class Provider(Protocol):
@@ -74,33 +85,37 @@ class Pieces:
 
     def reserve(self, nbytes: int, large: bool) -> int:
         """The address of a new piece, 0 where there is none within the limit."""
-        address = self.provider.reserve(nbytes) if self.fits(nbytes) else 0
-        if address:
-            self.came(nbytes, 1, large)
-        return address
+        with LOCK:
+            address = self.provider.reserve(nbytes) if self.fits(nbytes) else 0
+            if address:
+                self.came(nbytes, 1, large)
+            return address
 
     def reserve_growing(self, nbytes: int) -> int:
         """The address of a new growing piece for large blocks, 0 where there is none."""
-        address = 0
-        if self.growing and self.fits(nbytes):
-            address = self.provider.reserve_growing(nbytes)
-        if address:
-            self.came(nbytes, 1, True)
-        return address
+        with LOCK:
+            wanted = self.growing and self.fits(nbytes)
+            address = self.provider.reserve_growing(nbytes) if wanted else 0
+            if address:
+                self.came(nbytes, 1, True)
+            return address
 
     def extend(self, address: int, nbytes: int) -> bool:
         """Make a growing piece longer; False where that is not possible within the limit."""
-        if not self.fits(nbytes) or not self.provider.extend(address, nbytes):
-            return False
-        self.came(nbytes, 0, True)
-        return True
+        with LOCK:
+            done = self.fits(nbytes) and self.provider.extend(address, nbytes)
+            if done:
+                self.came(nbytes, 0, True)
+            return done
 
     def release(self, address: int, nbytes: int, large: bool) -> None:
         """Give a piece back to the provider."""
-        self.provider.release(address)
-        self.went(nbytes, 1, large)
+        with LOCK:
+            self.provider.release(address)
+            self.went(nbytes, 1, large)
 
     def shrink(self, address: int, nbytes: int, less: int) -> None:
         """Give back the last ``less`` bytes of a growing piece, so that ``nbytes`` remain."""
-        self.provider.shrink(address, nbytes)
-        self.went(less, 0, True)
+        with LOCK:
+            self.provider.shrink(address, nbytes)
+            self.went(less, 0, True)

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Broadcasting: shapes aligned at the last dim, where a size of one stretches."""
 
 from __future__ import annotations

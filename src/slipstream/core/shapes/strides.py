@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Strides, the memory layouts they describe, and the layouts that new tensors get.
 
 Strides and offsets count elements.  A stride may be zero (a broadcast dim) or negative (a

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Views: the geometry of tensors that share another's memory.
 
 Functions named after a PyTorch view take ``shape`` and ``strides`` and return

@@ -55,6 +55,7 @@ cdef class Plan:
     cdef public tuple numbers
     cdef public tuple statics
     cdef public Py_ssize_t offset
+    cdef public tuple steps
     cdef public object prepare
     cdef public object rule
     cdef public bint used

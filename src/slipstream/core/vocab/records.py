@@ -12,6 +12,8 @@ from typing import Any
 import cython
 import numpy as np
 
+from slipstream.core.vocab.hooks import HookHandle, add_hook
+
 # How a plan is carried out; see dispatch.
 KERNEL = 0
 VIEW = 1
@@ -131,6 +133,7 @@ class Plan:
         self.numbers = ()
         self.statics = ()
         self.offset = 0
+        self.steps = None
         self.prepare = None
         self.rule = None
         self.used = True
@@ -172,7 +175,8 @@ class Node:
 
     ``edges`` holds, for each differentiable input, (node, output number) or None; ``saved`` the
     tensors that the rule's formulas name; ``values`` the other arguments they name; ``inputs``
-    and ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and ``instruction`` the line that called the op.
+    and ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and
+    ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes.
     """
 
     def __init__(self, rule: object, edges: tuple[Any, ...]) -> None:
@@ -187,6 +191,32 @@ class Node:
         self.sequence = 0
         self.hooks = None
         self.extra = None
+
+    def name(self) -> str:
+        """The name of the step, such as ``MulBackward0``."""
+        name: str = self.rule.name
+        return name
+
+    @property
+    def next_functions(self) -> tuple[Any, ...]:
+        """For each differentiable input, (node, output number), or (None, 0)."""
+        return tuple([(None, 0) if edge is None else edge for edge in self.edges])
+
+    def register_hook(self, hook: Any) -> HookHandle:
+        """Call ``hook(grad_inputs, grad_outputs)`` after the node; it may return new grad_inputs."""
+        return self._add("post", hook)
+
+    def register_prehook(self, hook: Any) -> HookHandle:
+        """Call ``hook(grad_outputs)`` before the node; it may return new grad_outputs."""
+        return self._add("pre", hook)
+
+    def _add(self, kind: str, hook: Any) -> HookHandle:
+        if self.hooks is None:
+            self.hooks = {}
+        return add_hook(self.hooks, (kind, 0, hook))
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
 
 
 class GradRecord:

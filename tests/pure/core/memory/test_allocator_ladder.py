@@ -113,18 +113,21 @@ def test_the_error_is_made_by_a_function():
 def test_a_limit():
     allocator = Allocator(GrowingMemory())
     allocator.set_limit(8 * MEGA)
-    address = allocator.allocate(7 * MEGA)
-    with pytest.raises(OutOfMemoryError, match=r"limit 8\.00 MiB, largest hole 1\.00 MiB"):
-        allocator.allocate(2 * MEGA)
-    # All is reserved and no slab left: a small block comes from the hole.
-    small = allocator.allocate(1000)
-    assert address < small < address + 8 * MEGA
-    # Others of its class still lie in slabs, when there are any.
+    first, hole, last = (allocator.allocate(n * MEGA) for n in (3, 2, 3))
+    allocator.free(hole, 2 * MEGA)
+    with pytest.raises(OutOfMemoryError, match=r"limit 8\.00 MiB, largest hole 2\.00 MiB"):
+        allocator.allocate(3 * MEGA)
+    # All is reserved and there is no slab: small blocks come from the hole.
+    small = [allocator.allocate(1000) for _ in range(2)]
+    assert small == [hole, hole + 4096]
     allocator.set_limit(0)
-    other = allocator.allocate(1000)
-    for block in (small, other):
-        allocator.free(block, 1000)
-    allocator.free(address, 7 * MEGA)
+    small.append(allocator.allocate(2000))
+    assert not first <= small[2] < last
+    for address, nbytes in zip(small, (1000, 1000, 2000), strict=True):
+        allocator.free(address, nbytes)
+    assert allocator.allocate(2 * MEGA) == hole
+    for address, n in ((first, 3), (hole, 2), (last, 3)):
+        allocator.free(address, n * MEGA)
     allocator.empty_cache()
     assert memory_stats(allocator)["reserved_bytes.all.current"] == 0
     assert memory_stats(allocator)["allocation.all.current"] == 0
@@ -160,3 +163,27 @@ def test_blocks_freed_twice_are_noticed():
 def test_negative_sizes():
     with pytest.raises(RuntimeError, match="cannot allocate -1 bytes"):
         Allocator(FakeMemory()).allocate(-1)
+
+
+def test_without_windows_segments_are_separate():
+    provider = GrowingMemory()
+    provider.reserve_growing = lambda nbytes: 0
+    allocator = Allocator(provider)
+    blocks = [(allocator.allocate(3 * MEGA), 3 * MEGA) for _ in range(3)]
+    assert sorted(provider.pieces.values()) == [4 * MEGA] * 3
+    for block in blocks:
+        allocator.free(*block)
+    allocator.empty_cache()
+    assert not provider.pieces
+
+
+def test_a_full_window_is_followed_by_another():
+    provider = GrowingMemory()
+    provider.extend = lambda address, nbytes: False
+    allocator = Allocator(provider)
+    blocks = [(allocator.allocate(3 * MEGA), 3 * MEGA) for _ in range(3)]
+    assert provider.windows == 3
+    for block in blocks:
+        allocator.free(*block)
+    allocator.empty_cache()
+    assert not provider.pieces

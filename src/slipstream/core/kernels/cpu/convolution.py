@@ -89,7 +89,7 @@ def grouped_lines(images: np.ndarray, groups: int) -> np.ndarray:
 
 def forward(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
     """out[n, o] = bias[o] + the sum of weight[o] * window, for each window."""
-    layout: Layout = plan.binding
+    layout: Layout = plan.statics[0]
     out, images = layout.images(outputs[0]), layout.images(inputs[0])
     weight = weight_lines(_wide(inputs[1]), layout.groups)
     bias = _wide(inputs[2]) if len(inputs) > 2 else None
@@ -109,7 +109,7 @@ def forward(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], pla
 def weight_grad(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...],
                 plan: Any) -> None:
     """out[o, c, i, j] = the sum over windows of grad[o] * the window's cell (c, i, j)."""
-    layout: Layout = plan.binding
+    layout: Layout = plan.statics[0]
     grad, images = layout.images(inputs[0]), layout.images(inputs[1])
     out, groups, windows = outputs[0], layout.groups, layout.windows
     height, width = windows.kernel
@@ -130,7 +130,7 @@ def weight_grad(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...],
 def input_grad(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...],
                plan: Any) -> None:
     """Each window's grad times the weight, added up where windows share a pixel."""
-    layout: Layout = plan.binding
+    layout: Layout = plan.statics[0]
     grad, weight = layout.images(inputs[0]), _wide(inputs[1])
     out, groups, windows = layout.images(outputs[0]), layout.groups, layout.windows
     lines = windows.count[0] * windows.count[1]

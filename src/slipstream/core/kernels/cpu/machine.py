@@ -225,9 +225,9 @@ class Machine:
         outputs = len(program.outputs)
         value = program.outputs[place].value if place < outputs else place - outputs
         operand: Any = (*program.outputs, *program.inputs)[place]
-        shape = binding.outer_shape
-        if not program.has_rows or program.level_of(value) != ROW:
-            shape += binding.inner_shape
+        # Without reductions every output fills the domain; a row input never has inner dims.
+        row = program.level_of(value) == ROW and (program.has_rows or place >= outputs)
+        shape = binding.outer_shape + (() if row else binding.inner_shape)
         size = operand.dtype.itemsize
         strides = tuple([stride * size for stride in binding.strides[place][:len(shape)]])
         reach = [stride * (length - 1) for stride, length in zip(strides, shape, strict=True)]

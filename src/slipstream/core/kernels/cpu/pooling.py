@@ -32,7 +32,7 @@ def largest(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], pla
 
     Cell after cell, all windows at a time.
     """
-    windows: Windows = plan.binding
+    windows: Windows = plan.statics[0]
     images, out = inputs[0], outputs[0]
     if images.dtype.name in NARROW:
         images = images.astype(np.float32)
@@ -88,9 +88,9 @@ def spread(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan
     pixels = out.shape[-2] * out.shape[-1]
     flat = (places + np.arange(len(places))[:, None] * pixels).reshape(-1)
     values = grad.reshape(-1)
-    if plan.binding or values.dtype.kind == "c":
+    if plan.statics[0] or values.dtype.kind == "c":
         total = np.zeros(out.size, values.dtype)
-        if plan.binding:
+        if plan.statics[0]:
             total[flat] = values
         else:
             np.add.at(total, flat, values)

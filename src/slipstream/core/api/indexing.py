@@ -1,0 +1,163 @@
+"""``tensor[index]`` and ``tensor[index] = value``.
+
+Integers, slices (of any step), None and the ellipsis give a view.  Tensors, arrays, lists and
+bools give a copy, by the rules of NumPy and PyTorch.  A 0-dim integer tensor selects as an
+integer does: reading it waits for its device.  A mask waits too: its result's shape depends on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.api import interop
+from slipstream.core.catalog import indexing as catalog
+from slipstream.core.catalog.table import ops
+from slipstream.core.launch.door import backend_of
+from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.devices import CPU
+from slipstream.core.vocab.records import TensorBase
+
+_FIRST = (catalog.SELECT,)
+_basic = ops.basic_index
+
+
+def get_item(self: Any, index: Any) -> Any:
+    """The part of the tensor that ``index`` selects: a view for a basic index, else a copy.
+
+    Raises IndexError for indices out of range, too many or of no known kind.
+    """
+    if type(index) is int:
+        shape = self.spec.shape
+        if shape and 0 <= index < shape[0]:
+            return _basic.call((self, _FIRST, (index,)), None)
+    items = items_of(self, index)
+    pattern, starts, tensors = catalog.split(self.spec.shape, items)
+    if tensors:
+        return catalog.read(self, items)
+    return _basic.call((self, pattern, starts), None)
+
+
+def set_item(self: Any, index: Any, value: Any) -> None:
+    """Write ``value``, broadcast and cast, to the part of the tensor that ``index`` selects.
+
+    Of several writes to one place the last in index order stays.  Raises IndexError as get_item
+    does, RuntimeError for values that do not fit; the tensor is unchanged then.
+    """
+    items = items_of(self, index)
+    pattern, starts, tensors = catalog.split(self.spec.shape, items)
+    if not tensors:
+        _write_view(self, _basic.call((self, pattern, starts), None), value)
+        return
+    value = _value_of(self, value)
+    if catalog.covers(self, items) and _is_single(value):
+        _fill_masked(self, items[0], value)
+    else:
+        catalog.write(self, items, value)
+
+
+def _write_view(self: Any, part: Any, value: Any) -> None:
+    if isinstance(value, (bool, int, float, complex)):
+        ops.fill.call_inplace((part, value), None)
+        return
+    value = _value_of(self, value, cast=False)
+    if not isinstance(value, TensorBase):
+        ops.fill.call_inplace((part, value), None)
+    elif not _is_itself(part, value):
+        value = catalog.without_leading_ones(value, part.spec.ndim)
+        ops.copy.call_inplace((part, value), None)
+
+
+def _is_itself(part: Any, value: Any) -> bool:
+    """What ``x[i] += v`` writes last: the part itself; nothing is left to do without history."""
+    return (part.storage is value.storage and part.offset == value.offset
+            and part.spec is value.spec and part.record is None and value.record is None
+            and not part.storage.read_only)
+
+
+def _is_single(value: Any) -> bool:
+    return not isinstance(value, TensorBase) or not value.spec.ndim
+
+
+def _fill_masked(self: Any, mask: Any, value: Any) -> None:
+    """One value wherever the mask is true, without counting."""
+    if not isinstance(value, TensorBase) and self.spec.dtype.category < 2:
+        value = int(value)
+    ops.masked_fill.call_inplace((self, mask, value), None)
+
+
+def _value_of(self: Any, value: Any, cast: bool = True) -> Any:
+    """A value to be written: a Python number, or a tensor on the tensor's device."""
+    if isinstance(value, (bool, int, float, complex)):
+        return _checked(self, value)
+    if isinstance(value, np.generic):
+        return _checked(self, value.item())
+    if isinstance(value, TensorBase):
+        if value.spec.device is self.spec.device:
+            return value
+        return interop.to(value, self.spec.device)
+    made = interop.as_tensor(value)
+    return interop.to(made, self.spec.device, self.spec.dtype if cast else None)
+
+
+def _checked(self: Any, value: Any) -> Any:
+    if isinstance(value, complex) and self.spec.dtype.category < 3:
+        raise RuntimeError(f"value cannot be converted to type {self.spec.dtype.name} without "
+                           "loss: it is complex")
+    return value
+
+
+def items_of(self: Any, index: Any) -> tuple[Any, ...]:
+    """The index as a tuple of ints, slices, None, Ellipsis, bools and tensors."""
+    if type(index) is not tuple:
+        index = (index,)
+    for item in index:
+        kind = type(item)
+        if kind is not int and kind is not slice and item is not None and item is not Ellipsis:
+            return tuple([_item(self, each) for each in index])
+    return index
+
+
+def _item(self: Any, item: Any) -> Any:
+    if isinstance(item, slice) or item is None or item is Ellipsis or isinstance(item, (bool, int)):
+        return item
+    if isinstance(item, np.bool_):
+        return bool(item)
+    if isinstance(item, (list, tuple, range, np.ndarray)):
+        item = _tensor_of(self, item)
+    if isinstance(item, TensorBase):
+        return _index_tensor(self, item)
+    return item
+
+
+def _tensor_of(self: Any, item: Any) -> Any:
+    """A list or an array as an index tensor."""
+    if isinstance(item, np.ndarray):
+        if item.dtype.kind in "iu" and item.dtype not in (np.uint8, np.int32, np.int64):
+            item = item.astype(np.int64)
+        made = interop.tensor(item)
+    else:
+        made = interop.tensor(list(item), device=CPU)
+    if not made.spec.numel and made.spec.dtype.category == 2:
+        made = interop.to(made, dtypes.int64)
+    return made
+
+
+def _index_tensor(self: Any, item: Any) -> Any:
+    """An index tensor on the tensor's device; bytes as a mask, 0-dim ones as Python values."""
+    dtype = item.spec.dtype
+    if dtype.category > 1:
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors, but got "
+                         f"{item.spec!r}")
+    if not item.spec.ndim and backend_of(item.spec.device).has_data:
+        found = interop.item(item)
+        return bool(found) if dtype in (dtypes.bool_, dtypes.uint8) else found
+    if item.spec.device is not self.spec.device:
+        item = interop.to(item, self.spec.device)
+    if dtype is dtypes.uint8:
+        return ops.ne.call((item, 0), None)
+    if dtype not in (dtypes.bool_, dtypes.int64, dtypes.int32):
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors, but got "
+                         f"{item.spec!r}")
+    return item

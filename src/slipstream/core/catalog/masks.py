@@ -1,0 +1,149 @@
+"""Masks as indices: how many elements are true, where they are, which they are.
+
+The result's shape depends on data: these ops wait for the device, and have none on meta.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.catalog import samples
+from slipstream.core.catalog.table import define, ops
+from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
+from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.kernels.cpu.arrays import tensor_array
+from slipstream.core.kernels.cpu.gathering import MaskBinding
+from slipstream.core.kernels.cpu.indexing import (
+    CountKernel,
+    NonzeroKernel,
+    SelectKernel,
+    SpreadKernel,
+)
+from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.waiting import wait
+from slipstream.core.shapes.broadcast import broadcast_shapes
+from slipstream.core.vocab import dtypes
+
+
+def _mask_binding(spec: Any) -> MaskBinding:
+    return MaskBinding(dtypes.bool_, spec.shape, spec.strides, spec.strides)
+
+
+def _pair_binding(spec: Any, mask: Any) -> MaskBinding:
+    return MaskBinding(spec.dtype, mask.shape, spec.strides, mask.strides)
+
+
+define(Entry("count_true(Tensor mask)", INDEX, shape=lambda call: [(dtypes.int64, ())], path="",
+             method=False, doc="How many elements of a mask are true, int64[]."),
+       cpu=Candidate("mask loops", lambda plan, call: CountKernel(
+           _mask_binding(call.spec("mask")))))
+define(Entry("true_places(Tensor mask, int count)", INDEX, path="", method=False,
+             shape=lambda call: [(dtypes.int64, (call["count"], call.spec("mask").ndim))],
+             doc="The coordinates of a mask's true elements, of which there are count."),
+       cpu=Candidate("mask loops", lambda plan, call: NonzeroKernel(
+           _mask_binding(call.spec("mask")))))
+define(Entry("true_elements(Tensor self, Tensor mask, int count)", INDEX, path="", method=False,
+             shape=lambda call: [(call.spec("self").dtype, (call["count"],))],
+             gradient={"self": lambda g, mask: ops.spread_true.call((g, mask), None)},
+             doc="The elements where a mask of the same shape is true, of which there are count."),
+       cpu=Candidate("mask loops", lambda plan, call: SelectKernel(
+           _pair_binding(call.spec("self"), call.spec("mask")))))
+
+
+def _spread_kernel(plan: Any, call: Any) -> SpreadKernel:
+    return SpreadKernel(_pair_binding(plan.out_spec, call.spec("mask")))
+
+
+define(Entry("spread_dense(Tensor source, Tensor mask)", INDEX, path="", method=False,
+             shape=lambda call: [(call.spec("source").dtype, call.spec("mask").shape)],
+             gradient={"source": lambda g, mask, source_spec: ops.true_elements.call(
+                 (g, mask, source_spec.numel), None)},
+             doc="Zeros of the mask's shape, with the source's elements in turn where it is true."),
+       cpu=Candidate("mask loops", _spread_kernel))
+define(Entry("spread_true(Tensor source, Tensor mask)", COMPOUND, path="", method=False,
+             function=lambda source, mask: ops.spread_dense.call(
+                 (ops.contiguous.call((source,), None), mask), None),
+             doc="spread_dense of a source with any strides."))
+
+
+def counted(mask: Any, name: str) -> int:
+    """How many elements of a mask are true; waits for the device."""
+    device = mask.spec.device
+    if not backend_of(device).has_data:
+        raise NotImplementedError(f"{name}() of a meta tensor: the shape of its result depends on "
+                                  f"data, and {mask.spec!r} has none")
+    made = ops.count_true.call((mask,), None)
+    wait(device, name)
+    return int(tensor_array(made))
+
+
+def _nonzero(self: Any, as_tuple: bool) -> Any:
+    mask = self if self.spec.dtype is dtypes.bool_ else ops.ne.call((self, 0), None)
+    if as_tuple and not mask.spec.ndim:
+        mask = ops.unsqueeze.call((mask, 0), None)
+    places = ops.true_places.call((mask, counted(mask, "nonzero")), None)
+    return ops.unbind.call((places, 1), None) if as_tuple else places
+
+
+def _mask_of(mask: Any) -> Any:
+    if mask.spec.dtype is dtypes.uint8:
+        return ops.ne.call((mask, 0), None)
+    if mask.spec.dtype is not dtypes.bool_:
+        raise RuntimeError("masked_select: expected BoolTensor or ByteTensor for mask, but got "
+                           f"{mask.spec!r}")
+    return mask
+
+
+def _expanded(tensor: Any, shape: tuple[int, ...]) -> Any:
+    return tensor if tensor.spec.shape == shape else ops.expand.call((tensor, shape), None)
+
+
+def _masked_select(self: Any, mask: Any) -> Any:
+    mask = _mask_of(mask)
+    shape = broadcast_shapes(self.spec.shape, mask.spec.shape)
+    mask = _expanded(mask, shape)
+    count = counted(mask, "masked_select")
+    return ops.true_elements.call((_expanded(self, shape), mask, count), None)
+
+
+def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
+    if source.spec.dtype is not self.spec.dtype:
+        raise RuntimeError("masked_scatter: expected self and source to have same dtypes but got "
+                           f"{self.spec!r} and {source.spec!r}")
+    shape = broadcast_shapes(self.spec.shape, mask.spec.shape)
+    mask = _expanded(_mask_of(mask), shape)
+    count = counted(mask, "masked_scatter")
+    if count > source.spec.numel:
+        raise RuntimeError(f"masked_scatter: expected number of elements in source "
+                           f"({source.spec.numel}) to be at least the number of ones in mask "
+                           f"({count})")
+    flat = ops.reshape.call((source, (-1,)), None)
+    dense = ops.spread_true.call((ops.narrow.call((flat, 0, 0, count), None), mask), None)
+    return ops.where.call((mask, dense, self), None)
+
+
+define(Entry(
+    "nonzero(Tensor self, *, bool as_tuple=False)", COMPOUND, function=_nonzero, path="nonzero",
+    waits="always", samples=samples.unary, reference=lambda x: np.argwhere(x),
+    doc="Coordinates of the elements that are not zero, int64[count, ndim]; as_tuple: one tensor "
+        "for each dim.",
+))
+define(Entry("argwhere(Tensor self)", COMPOUND, path="argwhere", waits="always",
+             function=lambda self: _nonzero(self, False), samples=samples.unary,
+             reference=lambda x: np.argwhere(x),
+             doc="Coordinates of the elements that are not zero, int64[count, ndim]."))
+define(Entry(
+    "masked_select(Tensor self, Tensor mask)", COMPOUND, function=_masked_select,
+    path="masked_select", waits="always", samples=samples.masked,
+    reference=lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_arrays(x, mask)[1]],
+    doc="The elements where the mask is true, one after another; both broadcast.",
+))
+define(Entry("masked_scatter(Tensor self, Tensor mask, Tensor source)", COMPOUND,
+             function=_masked_scatter, path="masked_scatter", waits="always",
+             doc="self with the source's elements in turn where the mask is true."))
+define(Entry("masked_scatter_(Tensor self, Tensor mask, Tensor source)", COMPOUND,
+             function=lambda self, mask, source: ops.copy.call_inplace(
+                 (self, _masked_scatter(self, mask, source)), None),
+             path="", waits="always", doc="masked_scatter in place."))

@@ -1,0 +1,174 @@
+"""Normalisation over the last dims: one formula each, weight and bias optional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.catalog.softmax import contiguous_layout
+from slipstream.core.catalog.table import define
+from slipstream.core.dispatch.arguments import ints
+from slipstream.core.dispatch.entry import COMPOSITE, Entry
+
+# The eps of rms_norm where none is given: that of the type it is computed in.
+EPSILON = {"f32": float(np.finfo(np.float32).eps), "f64": float(np.finfo(np.float64).eps),
+           "c64": float(np.finfo(np.float32).eps), "c128": float(np.finfo(np.float64).eps)}
+
+
+def check_shapes(call: Any) -> None:
+    """The input ends in normalized_shape; weight and bias have that shape."""
+    spec = call.spec("self")
+    shape = ints(call["normalized_shape"])
+    if not shape:
+        raise call.error(RuntimeError, "Expected normalized_shape to be at least 1-dimensional, i.e., "
+                                       "containing at least one element, but got "
+                                       "normalized_shape = []")
+    if spec.shape[-len(shape):] != shape:
+        listed = ", ".join(str(n) for n in ("*", *shape))
+        raise call.error(RuntimeError, f"Given normalized_shape={list(shape)}, expected input with "
+                                       f"shape [{listed}], but got input of size{list(spec.shape)}")
+    for name in ("weight", "bias"):
+        value = call.arguments.get(name)
+        if value is None:
+            continue
+        if value.spec.shape != shape:
+            raise call.error(RuntimeError, f"Expected {name} to be of same shape as "
+                                           f"normalized_shape, but got {name} of shape "
+                                           f"{list(value.spec.shape)} and normalized_shape = "
+                                           f"{list(shape)}")
+    if spec.dtype.kind != "float":
+        raise call.error(NotImplementedError,
+                         f"\"{call.op.name}\" not implemented for '{spec.dtype.name}'")
+
+
+def _check_layer_norm(call: Any) -> None:
+    check_shapes(call)
+    own = call.spec("self").dtype
+    for name in ("weight", "bias"):
+        value = call[name]
+        # A narrow input may have parameters in float32; every other mixture is refused.
+        if value is not None and value.spec.dtype is not own and not (
+                own.itemsize == 2 and value.spec.dtype.name == "float32"):
+            raise call.error(RuntimeError, "mixed dtype (CPU): expect parameter to have scalar type "
+                                           f"of {own.name}, but {name} is "
+                                           f"{value.spec.dtype.name}")
+
+
+def own_dtype(call: Any) -> Any:
+    """Computed and returned in the input's dtype, whatever the weight's."""
+    own = call.spec("self").dtype
+    return own, own
+
+
+def dims_of(normalized_shape: Any) -> tuple[int, ...]:
+    """The dims that are normalised, counted from the right."""
+    return tuple(range(-len(ints(normalized_shape)), 0))
+
+
+def normalized(x: Any, shape: Any, eps: float) -> tuple[Any, Any]:
+    """(x - mean) / sqrt(variance + eps), and the factor 1 / sqrt(variance + eps)."""
+    dims = dims_of(shape)
+    centred = x - x.mean(dims, keepdim=True)
+    factor = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
+    return centred * factor, factor
+
+
+def layer_norm(self: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """The normalised input, times weight, plus bias."""
+    out = normalized(self, normalized_shape, eps)[0]
+    if weight is not None:
+        out = out * weight
+    return out if bias is None else out + bias
+
+
+def layer_norm_slope(g: Any, self: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
+    """factor (h - mean h - y mean(h y)), where h = g weight and y is the normalised input."""
+    dims = dims_of(normalized_shape)
+    y, factor = normalized(self, normalized_shape, eps)
+    h = g if weight is None else g * weight
+    return factor * (h - h.mean(dims, keepdim=True) - y * (h * y).mean(dims, keepdim=True))
+
+
+def scale(x: Any, shape: Any, eps: float) -> Any:
+    """1 / sqrt(mean of squares + eps)."""
+    return ((x * x).mean(dims_of(shape), keepdim=True) + eps).rsqrt()
+
+
+def epsilon_of(x: Any, eps: float | None) -> float:
+    """The given eps, or that of the compute class of a symbol or tensor."""
+    if eps is not None:
+        return eps
+    return EPSILON[x.spec.dtype.compute if hasattr(x, "spec") else x.cls]
+
+
+def rms_norm(self: Any, normalized_shape: Any, weight: Any, eps: float | None) -> Any:
+    """x / sqrt(mean of squares + eps), times weight."""
+    out = self * scale(self, normalized_shape, epsilon_of(self, eps))
+    return out if weight is None else out * weight
+
+
+def rms_norm_slope(g: Any, self: Any, normalized_shape: Any, weight: Any, eps: float | None) -> Any:
+    """factor (h - y mean(h y)), where h = g weight and y is the normalised input."""
+    factor = scale(self, normalized_shape, epsilon_of(self, eps))
+    y = self * factor
+    h = g if weight is None else g * weight
+    return factor * (h - y * (h * y).mean(dims_of(normalized_shape), keepdim=True))
+
+
+def _reference(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    dims = dims_of(shape)
+    out = (x - x.mean(dims, keepdims=True)) / np.sqrt(x.var(dims, keepdims=True) + eps)
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+def _rms_reference(x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    least = EPSILON["f64"] if eps is None else eps
+    out = x / np.sqrt((x * x).mean(dims_of(shape), keepdims=True) + least)
+    return out if weight is None else out * weight
+
+
+def _samples() -> Any:
+    random = np.random.RandomState(8)
+    x = random.randn(2, 3, 4)
+    return [((x, (4,)), {}), ((x, (4,), random.randn(4), random.randn(4)), {}),
+            ((x, (3, 4), random.randn(3, 4)), {}), ((x, (2, 3, 4)), {"eps": 0.1})]
+
+
+def _rms_samples() -> Any:
+    return [(args[:3], facts) for args, facts in _samples()]
+
+
+define(Entry(
+    "layer_norm(Tensor self, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+    "float eps=1e-05)", COMPOSITE, formula=layer_norm,
+    gradient={
+        "self": lambda g, self, normalized_shape, weight, eps: layer_norm_slope(
+            g, self, normalized_shape, weight, eps),
+        # What the leading dims repeat is summed by the engine.
+        "weight": lambda g, self, normalized_shape, eps: g * normalized(
+            self, normalized_shape, eps)[0],
+        "bias": lambda g: g,
+    },
+    promotion=own_dtype, check=_check_layer_norm, layout=contiguous_layout,
+    path="nn.functional.layer_norm", method=False, dtypes=("float",), samples=_samples,
+    reference=_reference,
+    doc="(self - mean) / sqrt(variance + eps) * weight + bias over the last dims, which have "
+        "normalized_shape, as have weight and bias. RuntimeError where shapes or dtypes differ.",
+))
+define(Entry(
+    "rms_norm(Tensor self, int[] normalized_shape, Tensor? weight=None, float eps=None)", COMPOSITE,
+    formula=rms_norm,
+    gradient={
+        "self": lambda g, self, normalized_shape, weight, eps: rms_norm_slope(
+            g, self, normalized_shape, weight, eps),
+        "weight": lambda g, self, normalized_shape, eps: g * self * scale(
+            self, normalized_shape, epsilon_of(self, eps)),
+    },
+    promotion=own_dtype, check=check_shapes, layout=contiguous_layout,
+    path="nn.functional.rms_norm", method=False, dtypes=("float",), samples=_rms_samples,
+    reference=_rms_reference,
+    doc="self / sqrt(mean of squares + eps) * weight over the last dims, which have "
+        "normalized_shape; eps is by default that of the type it is computed in.",
+))

@@ -1,0 +1,114 @@
+"""Softmax and its kin: formulas over one dim, made stable by the largest element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from slipstream.core.catalog import samples
+from slipstream.core.catalog.checks import no_complex
+from slipstream.core.catalog.reductions import restored, valid_dim
+from slipstream.core.catalog.table import define
+from slipstream.core.dispatch import promotion
+from slipstream.core.dispatch.entry import COMPOSITE, Entry
+from slipstream.core.fuse.formula import where
+from slipstream.core.shapes.strides import contiguous_strides
+
+
+def contiguous_layout(call: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The result is contiguous whatever the operands' strides."""
+    return contiguous_strides(shape)
+
+
+def floats_only(call: Any) -> None:
+    """Refuse dims out of range, and dtypes other than floats where no float ``dtype`` is given."""
+    valid_dim(call)
+    dtype = call["dtype"] or call.spec("self").dtype
+    if dtype.kind != "float":
+        raise call.error(NotImplementedError,
+                         f"\"{call.op.name}\" not implemented for '{dtype.name}'",
+                         "give a float dtype=, or convert the tensor with .float()")
+
+
+def softmax(self: Any, dim: int) -> Any:
+    """e^(x - max) / sum e^(x - max)."""
+    grown = (self - self.amax(dim, keepdim=True)).exp()
+    return grown / grown.sum(dim, keepdim=True)
+
+
+def log_softmax(self: Any, dim: int) -> Any:
+    """(x - max) - log sum e^(x - max)."""
+    shifted = self - self.amax(dim, keepdim=True)
+    return shifted - shifted.exp().sum(dim, keepdim=True).log()
+
+
+def logsumexp(self: Any, dim: Any, keepdim: bool) -> Any:
+    """max + log sum e^(x - max), where an infinite max counts as 0."""
+    largest = finite(self.amax(dim, keepdim=True))
+    total = (self - largest).exp().sum(dim, keepdim=keepdim)
+    return total.log() + (largest if keepdim else finite(self.amax(dim)))
+
+
+def finite(value: Any) -> Any:
+    """The value, or 0 where it is infinite."""
+    return where(value.abs() == math.inf, 0, value)
+
+
+def logsumexp_slope(g: Any, self: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+    """g softmax(x), the softmax being e^(x - out)."""
+    spec = self.spec
+    return restored(g, spec, dim, keepdim) * (self - restored(out, spec, dim, keepdim)).exp()
+
+
+def softmax_reference(x: Any, dim: int) -> Any:
+    """Softmax in NumPy."""
+    grown = np.exp(x - np.max(x, axis=dim, keepdims=True))
+    return grown / grown.sum(axis=dim, keepdims=True)
+
+
+def logsumexp_reference(x: Any, dim: Any, keepdim: bool = False) -> Any:
+    """Logsumexp in NumPy, for moderate values."""
+    axis = tuple(dim) if isinstance(dim, (tuple, list)) else dim
+    return np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdim))
+
+
+def _dims() -> Any:
+    x = np.random.RandomState(16).uniform(-2.0, 2.0, (2, 3, 4))
+    return [((x, 1), {}), ((x, -1), {"keepdim": True}), ((x, (0, 2)), {}), ((x[0, 0], 0), {})]
+
+
+define(Entry(
+    "softmax(Tensor self, int dim, dtype? dtype=None)", COMPOSITE,
+    formula=softmax,
+    gradient={"self": lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True))},
+    promotion=promotion.cast_argument, check=floats_only, layout=contiguous_layout, path="softmax",
+    out=True, dtypes=("float",), samples=samples.rows, reference=softmax_reference,
+    doc="exp(self) / sum(exp(self), dim), in dtype if given; a row of -inf gives nan. IndexError for "
+        "a dim out of range, NotImplementedError for integers without dtype.",
+))
+define(Entry(
+    "log_softmax(Tensor self, int dim, dtype? dtype=None)", COMPOSITE,
+    formula=log_softmax,
+    gradient={"self": lambda g, out, dim: g - out.exp() * g.sum(dim, keepdim=True)},
+    promotion=promotion.cast_argument, check=floats_only, layout=contiguous_layout,
+    path="log_softmax", out=True, dtypes=("float",), samples=samples.rows,
+    reference=lambda x, dim: np.log(softmax_reference(x, dim)),
+    doc="log(softmax(self, dim)) without the loss of precision; see softmax.",
+))
+
+
+def _check_logsumexp(call: Any) -> None:
+    no_complex(call)
+    valid_dim(call)
+
+
+define(Entry(
+    "logsumexp(Tensor self, int[] dim, bool keepdim=False)", COMPOSITE, formula=logsumexp,
+    gradient={"self": lambda g, self, out, dim, keepdim: logsumexp_slope(
+        g, self, out, dim, keepdim)},
+    promotion=promotion.floating, check=_check_logsumexp, path="logsumexp", out=True,
+    dtypes=("bool", "int", "float"), samples=_dims, reference=logsumexp_reference,
+    doc="log(sum(exp(self), dim)) without overflow; over nothing -inf; integers become floats.",
+))
