@@ -97,7 +97,7 @@ def methods(entry: Any, signature: Any) -> Iterator[tuple[str, str]]:
     """Yield name and line of every method that an entry gives."""
     result = RESULTS.get(entry.name, "Tensor")
     extra = ("out: Tensor | None = ...",) if entry.out else ()
-    for name in (entry.name, *entry.aliases):
+    for name in (entry.name, *[name for name in entry.aliases if name.isidentifier()]):
         yield name, f"    def {name}({arguments(signature, extra)}) -> {result}: ..."
         if entry.inplace:
             yield f"{name}_", f"    def {name}_({arguments(signature)}) -> Tensor: ..."

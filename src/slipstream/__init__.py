@@ -14,7 +14,8 @@ from slipstream.core.api.namespace import *  # noqa: F403
 __version__ = "0.1.0"
 
 # Packages that are loaded when they are first used.
-_LATER = ("autograd", "cli", "library", "nn", "optim", "serialization", "utils")
+_LATER = ("autograd", "cli", "library", "linalg", "nn", "optim", "serialization", "special",
+          "utils")
 # Names that live in such a package.
 _ELSEWHERE = {"save": "serialization", "load": "serialization"}
 

@@ -77,7 +77,7 @@ def save(obj: Any, f: File) -> None:
     with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
         _write_member(archive, INDEX, json.dumps(index).encode())
         for number, block in enumerate(blocks):
-            _write_member(archive, f"data/{number}", block.bytes())
+            _write_member(archive, f"data/{number}", block.data())
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, data: Any) -> None:
@@ -96,7 +96,7 @@ class _Block:
         self.stop = stop
         self.members: list[tuple[int, ss.Tensor]] = []
 
-    def bytes(self) -> memoryview:
+    def data(self) -> memoryview:
         """The elements, little-endian."""
         parts = [(offset, _flat(tensor)) for offset, tensor in self.members]
         if len(parts) == 1:
@@ -107,7 +107,7 @@ class _Block:
                 elements[offset - self.start:offset - self.start + part.size] = part
         if sys.byteorder == "big":
             elements = elements.byteswap()
-        return memoryview(elements.view(np.uint8))
+        return elements.view(np.uint8).data
 
 
 def _flat(tensor: ss.Tensor) -> np.ndarray:
@@ -373,7 +373,7 @@ class _Reader:
             info = self.members[f"data/{number}"]
             raw = np.empty(info.file_size, np.uint8)
             with self.archive.open(info) as member:
-                _check(_read_into(member, memoryview(raw)) == raw.size, "it ends too early")
+                _check(_read_into(member, raw.data) == raw.size, "it ends too early")
             elements = _elements(raw, self.blocks[number]["dtype"])
             self.loaded[number, device] = ss.from_numpy(elements).to(device)
         return self.loaded[number, device]

@@ -20,8 +20,8 @@ from slipstream.utils.optional import require
 
 SUMMARY = "train a classifier on real digits and say where the time went"
 BATCH = 64
-CHANNELS = 32
-LEARNING_RATE = 2e-3
+CHANNELS = 24
+LEARNING_RATE = 3e-3
 DROPOUT = 0.25
 EPOCHS = 15
 REQUIRED_ACCURACY = 0.97  # at EPOCHS or more
@@ -103,17 +103,17 @@ def chosen_device(name: str) -> str:
 
 
 def make_model() -> nn.Sequential:
-    """Two convolutions, a pooling and a linear layer: (N, 1, 8, 8) to (N, 10)."""
+    """Two convolutions with a pooling between, and a linear layer: (N, 1, 8, 8) to (N, 10)."""
     pixels = (SIDE // 2) ** 2
     return nn.Sequential(
         nn.Conv2d(1, CHANNELS, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.Conv2d(CHANNELS, 2 * CHANNELS, 3, padding=1),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Dropout(DROPOUT),
-        nn.Linear(CHANNELS * pixels, CLASSES),
+        nn.Linear(2 * CHANNELS * pixels, CLASSES),
     )
 
 

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import slipstream as ss
 
 PARTS = ("dispatch", "kernels", "waits")
-
-
-@contextmanager
-def time_shares() -> Iterator[dict[str, float]]:
-    """Fill the dict that the block gets, at its end, with each part's share of the time."""
-    shares: dict[str, float] = {}
-    yield shares
+time_shares = ss.time_shares

@@ -8,7 +8,7 @@ from __future__ import annotations
 from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch import gradients, modes, op, writing
-from slipstream.core.dispatch.arguments import bind_arguments
+from slipstream.core.dispatch.arguments import bind_arguments, blame_types
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.engine.tape import tape
 from slipstream.core.engine.views import operations
@@ -29,8 +29,11 @@ def wire() -> None:
     op.wiring.special = modes.special
     op.wiring.begin_write = writing.begin_write
     op.wiring.end_write = writing.end_write
+    op.wiring.deliver = writing.deliver
     op.wiring.arguments = bind_arguments
+    op.wiring.blame_types = blame_types
     writing.hooks.copy_of = ops.clone
+    writing.hooks.copy_into = ops.copy
     writing.hooks.move_bytes = devices.move_bytes
     tape.tensor_class = Tensor
     slots.tensor_class = Tensor

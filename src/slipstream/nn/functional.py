@@ -6,6 +6,7 @@ of the same name; every other name is the op itself.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import slipstream as ss
@@ -18,6 +19,8 @@ linear = ss.linear
 max_pool2d = ss.max_pool2d
 mse_loss = ss.mse_loss
 nll_loss = ss.nll_loss
+one_hot = ss.one_hot
+sigmoid = ss.sigmoid
 tanh = ss.tanh
 
 
@@ -47,24 +50,10 @@ def log_softmax(input: ss.Tensor, dim: int | None = None, _stacklevel: int = 3,
 
 
 def implicit_dim(input: ss.Tensor) -> int:
-    """The dim of the classes where the caller names none."""
+    """The dim of the classes where the caller names none, which deserves a warning."""
+    warnings.warn("softmax without dim takes the dim from the rank; name it: dim=...", UserWarning,
+                  stacklevel=3)
     return 0 if input.ndim in (0, 1, 3) else 1
-
-
-def dropout(input: ss.Tensor, p: float = 0.5, training: bool = True,
-            inplace: bool = False) -> ss.Tensor:
-    """Zero each element with probability ``p`` and scale the others by 1 / (1 - p).
-
-    Without ``training`` it is the identity.  Raises ValueError unless 0 <= p <= 1.
-    """
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0.0:
-        return input
-    # The mask is drawn in float32 whatever the dtype, so that p is met in narrow dtypes too.
-    kept = ss.rand(input.shape, device=input.device) >= p
-    mask = kept.to(input.dtype) * (1.0 / (1.0 - p) if p < 1.0 else 0.0)
-    return input.mul_(mask) if inplace else input * mask
 
 
 def embedding(input: ss.Tensor, weight: ss.Tensor, padding_idx: int | None = None,

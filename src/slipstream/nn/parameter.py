@@ -31,6 +31,5 @@ class Parameter(ss.Tensor):
         known = memo.get(id(self))
         if known is None:
             known = type(self)(self.detach().clone(), self.requires_grad)
-            known.__dict__.update(self.__dict__)
             memo[id(self)] = known
         return known

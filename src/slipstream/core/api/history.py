@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from slipstream.core.catalog.table import ops
 from slipstream.core.engine.backward import run_backward
 from slipstream.core.engine.hooks import HookHandle, add_hook, retain, table_of
 from slipstream.core.engine.tape import tape
@@ -114,6 +115,31 @@ def take_over(self: Any, source: TensorBase) -> None:
     self.spec = source.spec
     self.storage = source.storage
     self.offset = source.offset
+
+
+def view_in_place(name: str) -> Callable[..., Any]:
+    """The method ``tensor.name_(...)`` of a view: the tensor takes over the view's geometry.
+
+    Raises RuntimeError for a leaf that requires grad.
+    """
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tape.requires_grad(self) and self.record.node is None and grad_enabled():
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place "
+                               "operation.")
+        before = _bare(self)
+        before.record, before.base = self.record, self.base
+        view = getattr(ops, name).call((before, *args), kwargs)
+        self.spec, self.offset = view.spec, view.offset
+        if view.record is not None:
+            self.record = view.record
+        # Whoever saved this tensor for backward finds it changed.
+        self.storage.version += 1
+        return self
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"`{name}`, changing the shape and strides of the tensor itself."
+    return method
 
 
 def set_data(self: Any, source: Any) -> None:

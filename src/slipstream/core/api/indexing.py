@@ -51,7 +51,7 @@ def set_item(self: Any, index: Any, value: Any) -> None:
         _write_view(self, _basic.call((self, pattern, starts), None), value)
         return
     value = _value_of(self, value)
-    if catalog.covers(self, items) and _is_single(value):
+    if _is_single(value) and _is_mask(self, items):
         _fill_masked(self, items[0], value)
     else:
         catalog.write(self, items, value)
@@ -80,10 +80,24 @@ def _is_single(value: Any) -> bool:
     return not isinstance(value, TensorBase) or not value.spec.ndim
 
 
+def _is_mask(self: Any, items: tuple[Any, ...]) -> bool:
+    """Whether the index is one mask of the tensor's first dims."""
+    if len(items) != 1 or not isinstance(items[0], TensorBase):
+        return False
+    mask = items[0].spec
+    if mask.dtype is not dtypes.bool_ or not mask.ndim:
+        return False
+    return bool(self.spec.shape[:mask.ndim] == mask.shape)
+
+
 def _fill_masked(self: Any, mask: Any, value: Any) -> None:
-    """One value wherever the mask is true, without counting."""
-    if not isinstance(value, TensorBase) and self.spec.dtype.category < 2:
-        value = int(value)
+    """One value wherever the mask is true, without counting how often it is."""
+    category = self.spec.dtype.category
+    if not isinstance(value, TensorBase) and category < 2:
+        value = int(value) if category else bool(value)
+    missing = self.spec.ndim - mask.spec.ndim
+    if missing:
+        mask = ops.reshape.call((mask, (*mask.spec.shape, *(1,) * missing)), None)
     ops.masked_fill.call_inplace((self, mask, value), None)
 
 

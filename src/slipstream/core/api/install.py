@@ -44,7 +44,7 @@ def install() -> None:
 
 def _install_op(op: Op) -> None:
     entry = op.entry
-    for name in (op.name, *entry.aliases):
+    for name in (op.name, *[name for name in entry.aliases if "." not in name]):
         if entry.method and op.names and op.names[0] in ("self", "input"):
             _put(name, method_of(op))
             if entry.inplace:
@@ -53,14 +53,14 @@ def _install_op(op: Op) -> None:
             _put(name + "_", inplace_of(op))
     if entry.path is None or entry.path == "":
         return
-    module, _, own = entry.path.rpartition(".")
-    place = functions.setdefault(module, {})
-    for name in (own, *entry.aliases):
+    home = entry.path.rpartition(".")[0]
+    for path in (entry.path, *entry.aliases):
+        module, _, name = path.rpartition(".")
+        place = functions.setdefault(module or home, {})
         place[name] = function_of(op)
         if entry.inplace:
             place[name + "_"] = inplace_function_of(op)
-    if module == "nn.functional":
-        for name in (own, *entry.aliases):
+        if (module or home) == "nn.functional":
             functions[""].setdefault(name, place[name])
 
 

@@ -444,7 +444,8 @@ def as_class(self: Any, cls: Any) -> Any:
         return self
     if not issubclass(cls, TensorBase):
         raise TypeError(f"as_subclass expects a subclass of Tensor, not {cls.__name__}")
-    out = cls.__new__(cls)
+    # Not the class's own __new__, which may take data and call this function.
+    out = TensorBase.__new__(cls)
     out.spec, out.storage, out.offset = self.spec, self.storage, self.offset
     out.record, out.base = self.record, self.base
     return out

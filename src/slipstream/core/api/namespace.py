@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slipstream.core.api import defaults, install, interop, random
+from slipstream.core.api.explain import describe_plan, explain, time_shares
 from slipstream.core.api.printing import set_printoptions
 from slipstream.core.api.tensor import Size, Tensor
 from slipstream.core.dispatch import promotion
@@ -83,7 +84,7 @@ _OWN = (
     "set_default_dtype get_default_dtype set_default_device get_default_device contiguous_format "
     "channels_last channels_last_3d preserve_format strided is_tensor result_type can_cast "
     "promote_types broadcast_shapes numel is_floating_point is_complex DispatchMode RecordMode "
-    "redispatch set_printoptions"
+    "redispatch set_printoptions explain describe_plan time_shares"
 ).split()
 
 globals().update(install.functions[""])

@@ -197,6 +197,11 @@ class Tensor(TensorBase):
         resize(self, tuple(int(each) for each in sizes))
         return self
 
+    transpose_ = swapaxes_ = swapdims_ = history.view_in_place("transpose")
+    squeeze_ = history.view_in_place("squeeze")
+    unsqueeze_ = history.view_in_place("unsqueeze")
+    t_ = history.view_in_place("t")
+
     def set_(self, source: Tensor) -> Tensor:
         """Take over another tensor's storage and geometry."""
         history.take_over(self, source)
@@ -260,6 +265,10 @@ class Tensor(TensorBase):
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor in the dtype of another."""
         return ops.cast.call((self, other.spec.dtype), None)
+
+    def where(self, condition: Tensor, other: Any) -> Tensor:
+        """The tensor where ``condition``, else ``other``."""
+        return ops.where.call((condition, self, other), None)
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU."""

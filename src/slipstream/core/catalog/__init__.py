@@ -7,16 +7,21 @@ from slipstream.core.catalog import (
     convolution,
     copying,
     creation,
+    indexing,
+    joining,
     losses,
+    masks,
     norms,
     pointwise,
     pooling,
     products,
     random,
     reductions,
+    scattering,
     softmax,
     viewing,
 )
 
 FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random,
-            softmax, norms, convolution, pooling, losses, activations)
+            softmax, norms, convolution, pooling, losses, activations, indexing,
+            joining, masks, scattering)

@@ -229,6 +229,18 @@ def inside(g: Any, self: Any, min: Any, max: Any) -> Any:
     return where((self >= min).logical_and(self <= max), g, 0)
 
 
+def below(g: Any, self: Any, min: Any, max: Any) -> Any:
+    """The gradient of clamp's lower bound: where self lies below it and it is the one in force."""
+    taken = self < min
+    return where(taken if max is None else taken.logical_and(self * 0 + min < max), g, 0)
+
+
+def above(g: Any, self: Any, min: Any, max: Any) -> Any:
+    """The gradient of clamp's upper bound, which also wins over a lower bound above it."""
+    taken = self > max
+    return where(taken if min is None else taken.logical_or(self * 0 + min > max), g, 0)
+
+
 def gelu(x: Any, approximate: str) -> Any:
     """x Phi(x), or with Phi approximated by a tanh."""
     if approximate == "tanh":

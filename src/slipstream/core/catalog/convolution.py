@@ -1,7 +1,8 @@
 """Convolutions, and their gradients, which are convolutions again.
 
-All three ops are linear in both operands: with conv(x, w) the convolution, <a, b> the inner product,
-<conv(x, w), g> = <x, input_grad(g, w)> = <w, weight_grad(g, x)>.  Their gradients follow from that.
+All three ops are linear in both operands: with conv(x, w) the convolution, <a, b> the inner
+product, <conv(x, w), g> = <x, input_grad(g, w)> = <w, weight_grad(g, x)>.  Their gradients follow
+from that.
 """
 
 from __future__ import annotations
@@ -46,21 +47,22 @@ def candidate(name: str, function: Any, image: Any, kernel: Any) -> Candidate:
 
 def check_operands(call: Any) -> None:
     """Ranks, channels, groups, bias and dtypes, as PyTorch words it."""
-    x, w = call.spec("input"), call.spec("weight")
+    x, w = call.spec("self"), call.spec("weight")
     groups = call["groups"]
     if x.ndim not in (3, 4):
         raise call.error(RuntimeError, "Expected 3D (unbatched) or 4D (batched) input to conv2d, "
                                        f"but got input of size: {list(x.shape)}")
     if w.ndim != 4:
-        raise call.error(RuntimeError, "expected a 4-dimensional weight of shape (out channels, in "
-                                       f"channels / groups, height, width), but got {list(w.shape)}")
+        raise call.error(RuntimeError, "expected a 4-dimensional weight of shape (out channels, "
+                                       "in channels / groups, height, width), but got "
+                                       f"{list(w.shape)}")
     if groups <= 0:
         raise call.error(RuntimeError, "non-positive groups is not supported")
     head = f"Given groups={groups}, "
     shape = list(w.shape)
     if w.shape[0] < groups:
-        raise call.error(RuntimeError, f"{head}expected weight to be at least {groups} at dimension "
-                                       f"0, but got weight of size {shape} instead")
+        raise call.error(RuntimeError, f"{head}expected weight to be at least {groups} at "
+                                       f"dimension 0, but got weight of size {shape} instead")
     if w.shape[0] % groups:
         raise call.error(RuntimeError, f"{head}expected weight to be divisible by {groups} at "
                                        f"dimension 0, but got weight of size {shape} instead")
@@ -84,8 +86,8 @@ def _check_dtypes(call: Any, x: Any, w: Any) -> None:
         return
     if bias.spec.shape != w.shape[:1]:
         raise call.error(
-            RuntimeError, f"Given weight of size {list(w.shape)}, expected bias to be 1-dimensional "
-                          f"with {w.shape[0]} elements, but got bias of size "
+            RuntimeError, f"Given weight of size {list(w.shape)}, expected bias to be "
+                          f"1-dimensional with {w.shape[0]} elements, but got bias of size "
                           f"{list(bias.spec.shape)} instead")
     if bias.spec.dtype is not x.dtype:
         raise call.error(RuntimeError, f"Input type ({x.dtype.name}) and bias type "
@@ -106,44 +108,41 @@ def laid_out(dtype: Any, shape: tuple[int, ...], *models: Any) -> Any:
 
 
 def _shape(call: Any) -> Any:
-    x, w = call.spec("input"), call.spec("weight")
+    x, w = call.spec("self"), call.spec("weight")
     count = windows_of(call, x.shape, w.shape).count
     return [laid_out(x.dtype, (*x.shape[:-3], w.shape[0], *count), x, w)]
 
 
-def convolved(input: Any, weight: Any, stride: Any, padding: Any, dilation: Any,
-              groups: int) -> Any:
-    """The convolution without bias."""
-    return ops.conv2d.call((input, weight, None, stride, padding, dilation, groups), None)
+def convolved(images: Any, weight: Any, *window: Any) -> Any:
+    """The convolution without bias; ``window``: stride, padding, dilation, groups."""
+    return ops.conv2d.call((images, weight, None, *window), None)
 
 
-def to_input(g: Any, weight: Any, size: Any, stride: Any, padding: Any, dilation: Any,
-             groups: int) -> Any:
+def to_input(g: Any, weight: Any, size: Any, *window: Any) -> Any:
     """The gradient of the convolution by its input, of shape ``size``."""
-    return ops.conv2d_input_grad.call((g, weight, size, stride, padding, dilation, groups), None)
+    return ops.conv2d_input_grad.call((g, weight, size, *window), None)
 
 
-def to_weight(g: Any, input: Any, size: Any, stride: Any, padding: Any, dilation: Any,
-              groups: int) -> Any:
+def to_weight(g: Any, images: Any, size: Any, *window: Any) -> Any:
     """The gradient of the convolution by its weight, of shape ``size``."""
-    return ops.conv2d_weight_grad.call((g, input, size, stride, padding, dilation, groups), None)
+    return ops.conv2d_weight_grad.call((g, images, size, *window), None)
 
 
 def _samples() -> Any:
     random = np.random.RandomState(5)
-    cases = (((2, 3, 6, 5), (4, 3, 3, 2), {}), ((2, 4, 7, 7), (6, 2, 3, 3), {
+    cases: tuple[Any, ...] = (((2, 3, 6, 5), (4, 3, 3, 2), {}), ((2, 4, 7, 7), (6, 2, 3, 3), {
         "stride": 2, "padding": (1, 2), "groups": 2}), ((3, 5, 5), (2, 3, 3, 3), {
             "padding": "same", "dilation": (1, 2)}))
     return [((random.randn(*x), random.randn(*w), random.randn(w[0])), facts)
             for x, w, facts in cases]
 
 
-def reference(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
-              dilation: Any = 1, groups: int = 1) -> Any:
-    """A convolution by the definition, window by window."""
-    windows = convolution_windows(input.shape[-2:], weight.shape[-2:], stride, padding, dilation)
+def reference(images: Any, weight: Any, bias: Any = None, groups: int = 1, **window: Any) -> Any:
+    """A convolution by the definition, cell by cell."""
+    windows = convolution_windows(images.shape[-2:], weight.shape[-2:], window.get("stride", 1),
+                                  window.get("padding", 0), window.get("dilation", 1))
     around = list(zip(windows.before, windows.after, strict=True))
-    padded = np.pad(input, [(0, 0)] * (input.ndim - 2) + around)
+    padded = np.pad(images, [(0, 0)] * (images.ndim - 2) + around)
     parts = []
     own = weight.shape[1]
     for place, kernel in enumerate(weight):
@@ -161,26 +160,26 @@ def reference(input: Any, weight: Any, bias: Any = None, stride: Any = 1, paddin
 WINDOW = "any stride=1, any padding=0, any dilation=1, int groups=1"
 
 define(Entry(
-    f"conv2d(Tensor input, Tensor weight, Tensor? bias=None, {WINDOW})", LIBRARY,
+    f"conv2d(Tensor self, Tensor weight, Tensor? bias=None, {WINDOW})", LIBRARY,
     shape=_shape, check=check_operands,
     gradient={
-        "input": lambda g, input_spec, weight, stride, padding, dilation, groups: to_input(
-            g, conj(weight), input_spec.shape, stride, padding, dilation, groups),
-        "weight": lambda g, weight_spec, input, stride, padding, dilation, groups: to_weight(
-            g, conj(input), weight_spec.shape, stride, padding, dilation, groups),
+        "self": lambda g, self_spec, weight, stride, padding, dilation, groups: to_input(
+            g, conj(weight), self_spec.shape, stride, padding, dilation, groups),
+        "weight": lambda g, weight_spec, self, stride, padding, dilation, groups: to_weight(
+            g, conj(self), weight_spec.shape, stride, padding, dilation, groups),
         "bias": lambda g: g.sum((0, 2, 3) if g.spec.ndim == 4 else (1, 2)),
     },
     path="nn.functional.conv2d", method=False, dtypes=BOTH, samples=_samples, reference=reference,
-    doc="Cross-correlation of images [N, C, H, W] or [C, H, W] with weight [O, C / groups, kH, kW]; "
-        "stride and dilation are ints or pairs; padding too, or 'same' or 'valid'. RuntimeError "
-        "where channels, groups, bias or sizes do not fit.",
+    doc="Cross-correlation of images [N, C, H, W] or [C, H, W] with weight [O, C / groups, kH, "
+        "kW]; stride and dilation are ints or pairs; padding too, or 'same' or 'valid'. "
+        "RuntimeError where channels, groups, bias or sizes do not fit.",
 ), cpu=candidate("columns and matrix product", convolution.forward,
-                 lambda call: call.spec("input").shape, lambda call: call.spec("weight").shape))
+                 lambda call: call.spec("self").shape, lambda call: call.spec("weight").shape))
 
 define(Entry(
     f"conv2d_input_grad(Tensor grad, Tensor weight, any size, {WINDOW})", LIBRARY,
-    shape=lambda call: [laid_out(call.spec("grad").dtype, tuple(call["size"]), call.spec("grad"),
-                                 call.spec("weight"))],
+    shape=lambda call: [laid_out(call.spec("grad").dtype, tuple(call["size"]),
+                                 call.spec("grad"), call.spec("weight"))],
     gradient={
         "grad": lambda g, weight, stride, padding, dilation, groups: convolved(
             g, conj(weight), stride, padding, dilation, groups),
@@ -188,55 +187,55 @@ define(Entry(
             conj(grad), g, weight_spec.shape, stride, padding, dilation, groups),
     },
     path="", method=False, dtypes=BOTH,
-    doc="The adjoint of conv2d in its input: the input of shape size that <conv2d(., weight), grad> "
-        "is the inner product with.",
+    doc="The adjoint of conv2d in its input: the input of shape size that <conv2d(., weight), "
+        "grad> is the inner product with.",
 ), cpu=candidate("matrix products, cell by cell", convolution.input_grad,
                  lambda call: tuple(call["size"]), lambda call: call.spec("weight").shape))
 
 define(Entry(
-    f"conv2d_weight_grad(Tensor grad, Tensor input, any size, {WINDOW})", LIBRARY,
+    f"conv2d_weight_grad(Tensor grad, Tensor images, any size, {WINDOW})", LIBRARY,
     shape=lambda call: [(call.spec("grad").dtype, tuple(call["size"]))],
     gradient={
-        "grad": lambda g, input, stride, padding, dilation, groups: convolved(
-            conj(input), g, stride, padding, dilation, groups),
-        "input": lambda g, grad, input_spec, stride, padding, dilation, groups: to_input(
-            conj(grad), g, input_spec.shape, stride, padding, dilation, groups),
+        "grad": lambda g, images, stride, padding, dilation, groups: convolved(
+            conj(images), g, stride, padding, dilation, groups),
+        "images": lambda g, grad, images_spec, stride, padding, dilation, groups: to_input(
+            conj(grad), g, images_spec.shape, stride, padding, dilation, groups),
     },
     path="", method=False, dtypes=BOTH,
-    doc="The adjoint of conv2d in its weight: the weight of shape size that <conv2d(input, .), grad> "
-        "is the inner product with.",
+    doc="The adjoint of conv2d in its weight: the weight of shape size that <conv2d(images, .), "
+        "grad> is the inner product with.",
 ), cpu=candidate("columns and matrix product", convolution.weight_grad,
-                 lambda call: call.spec("input").shape, lambda call: tuple(call["size"])))
+                 lambda call: call.spec("images").shape, lambda call: tuple(call["size"])))
 
 
 def _single(value: Any, name: str, filler: int) -> Any:
-    """A size of one dim, as one of an image of one row."""
+    """A size of one dim, as that of an image of one row."""
     if isinstance(value, str):
         return value
     if isinstance(value, (tuple, list)):
         if len(value) != 1:
-            raise RuntimeError(f"expected {name} to be a single integer value or a list of 1 values "
-                               f"to match the convolution dimensions, but got {name}="
+            raise RuntimeError(f"expected {name} to be a single integer value or a list of 1 "
+                               f"values to match the convolution dimensions, but got {name}="
                                f"{list(value)}")
         value = value[0]
     return filler, value
 
 
-def _conv1d(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
-            groups: int) -> Any:
-    if input.spec.ndim not in (2, 3):
-        raise RuntimeError("Expected 2D (unbatched) or 3D (batched) input to conv1d, but got input "
-                           f"of size: {list(input.spec.shape)}")
+def _conv1d(self: Any, weight: Any, bias: Any, *window: Any) -> Any:
+    if self.spec.ndim not in (2, 3):
+        raise RuntimeError("Expected 2D (unbatched) or 3D (batched) input to conv1d, but got "
+                           f"input of size: {list(self.spec.shape)}")
     if weight.spec.ndim != 3:
         raise RuntimeError("expected a 3-dimensional weight of shape (out channels, in channels / "
                            f"groups, length), but got {list(weight.spec.shape)}")
-    out = ops.conv2d.call((input.unsqueeze(-2), weight.unsqueeze(-2), bias,
+    stride, padding, dilation, groups = window
+    out = ops.conv2d.call((self.unsqueeze(-2), weight.unsqueeze(-2), bias,
                            _single(stride, "stride", 1), _single(padding, "padding", 0),
                            _single(dilation, "dilation", 1), groups), None)
     return out.squeeze(-2)
 
 
-define(Entry(f"conv1d(Tensor input, Tensor weight, Tensor? bias=None, {WINDOW})", COMPOUND,
+define(Entry(f"conv1d(Tensor self, Tensor weight, Tensor? bias=None, {WINDOW})", COMPOUND,
              function=_conv1d, path="nn.functional.conv1d", method=False, dtypes=BOTH,
              doc="Cross-correlation of rows [N, C, L] or [C, L] with weight [O, C / groups, k]; "
                  "see conv2d."))

@@ -7,10 +7,16 @@ from typing import Any
 from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
-from slipstream.core.dispatch.entry import COMPOUND, POINTWISE, Entry
+from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, POINTWISE, Entry
+from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.kernels.cpu.arrays import ArrayKernel
+from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.strides import strides_like
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.records import TensorBase
 
 
 def _format_layout(call: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -48,6 +54,18 @@ def _fill_check(call: Any) -> None:
                                        f"with {value.spec.ndim} dimensions.")
 
 
+def _lost(g: Any) -> Any:
+    """The gradient of overwritten values: zero, also where g is infinite or NaN."""
+    if isinstance(g, TensorBase):
+        return ops.zeros_like.call((g,), None)
+    return g.where((g == g) & (g != g), 0)
+
+
+def _cast_back(g: Any, spec: Any) -> Any:
+    """The gradient of a cast; as a formula, storing the result casts it."""
+    return ops.cast_like.call((g, spec), None) if isinstance(g, TensorBase) else g
+
+
 define(Entry(
     "clone(Tensor self, *, any memory_format=None)", POINTWISE,
     formula=lambda self: self, gradient={"self": lambda g: g}, path="clone",
@@ -57,22 +75,22 @@ define(Entry(
 define(Entry(
     "to_dtype(Tensor self, dtype dtype, *, any memory_format=None)", POINTWISE,
     formula=lambda self: self,
-    gradient={"self": lambda g, self_spec: ops.to_dtype.call((g, self_spec.dtype), None)},
+    gradient={"self": lambda g, self_spec: _cast_back(g, self_spec)},
     promotion=_cast_dtypes, layout=_format_layout, path="", method=False,
     doc="A copy in another dtype.",
 ))
 define(Entry(
     "copy(Tensor self, Tensor source, bool non_blocking=False)", POINTWISE,
     formula=lambda source: source,
-    gradient={"self": lambda g: g * 0,
-              "source": lambda g, source_spec: ops.cast_like.call((g, source_spec), None)},
+    gradient={"self": _lost,
+              "source": lambda g, source_spec: _cast_back(g, source_spec)},
     promotion=_copied, converts=True, inplace=True, path="", method=False,
     doc="copy_: the elements of source, broadcast and cast, written into self.",
 ))
 define(Entry(
     "fill(Tensor self, Tensor|Number value)", POINTWISE,
     formula=lambda value: value, check=_fill_check,
-    gradient={"self": lambda g: g * 0, "value": lambda g: g}, promotion=_fill_dtypes,
+    gradient={"self": _lost, "value": lambda g: g}, promotion=_fill_dtypes,
     converts=True, inplace=True, path="fill",
     doc="self's shape and dtype, every element the value.",
 ))
@@ -88,8 +106,12 @@ def _contiguous(self: Any, memory_format: Any) -> Any:
     return ops.clone.call((self,), {"memory_format": wanted})
 
 
-def _cast(self: Any, dtype: Any) -> Any:
-    return self if self.spec.dtype is dtype else ops.to_dtype.call((self, dtype), None)
+def _cast(self: Any, dtype: Any, memory_format: Any = None) -> Any:
+    if self.spec.dtype is not dtype:
+        return ops.to_dtype.call((self, dtype), {"memory_format": memory_format})
+    if memory_format is None or memory_format is formats.preserve_format:
+        return self
+    return _contiguous(self, memory_format)
 
 
 define(Entry("contiguous(Tensor self, *, any memory_format=None)", COMPOUND, function=_contiguous,
@@ -104,18 +126,33 @@ for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64),
                       ("int", dtypes.int32), ("long", dtypes.int64), ("short", dtypes.int16),
                       ("char", dtypes.int8), ("byte", dtypes.uint8), ("bool", dtypes.bool_),
                       ("cfloat", dtypes.complex64), ("cdouble", dtypes.complex128)):
-    define(Entry(f"{_name}(Tensor self)", COMPOUND, path="",
-                 function=lambda self, dtype=_dtype: _cast(self, dtype),
+    define(Entry(f"{_name}(Tensor self, any memory_format=None)", COMPOUND, path="",
+                 function=lambda self, memory_format, dtype=_dtype: _cast(
+                     self, dtype, memory_format),
                  doc=f"The tensor as {_dtype.name}."))
 
 
 def _to_device(self: Any, device: Any) -> Any:
-    """A copy on another device: an empty tensor there, filled by copy_."""
-    made = ops.empty_strided_memory.call(
-        (self.spec.shape, strides_like(self.spec.shape, self.spec.strides), self.spec.dtype, None,
-         device), None)
-    return ops.copy_between.call((made, self), None)
+    """A copy on another device, once the operand's own device has written it."""
+    target = Device(device)
+    if not backend_of(self.spec.device).has_data and backend_of(target).has_data:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data! "
+                                  f"{self.spec!r} to {target}\n  mend: use empty_like there")
+    wait(self.spec.device, "to")
+    return ops.copy_across.call((self, target), None)
 
 
+def _copied_across(outputs: list[Any], inputs: list[Any], numbers: Any, plan: Any) -> None:
+    outputs[0][...] = inputs[0]
+
+
+_across = ArrayKernel("numpy copy", _copied_across)
+define(Entry(
+    "copy_across(Tensor self, device device)", LIBRARY, path="", method=False,
+    shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape,
+                         strides_like(call.spec("self").shape, call.spec("self").strides))],
+    gradient={"self": lambda g, self_spec: ops.to_device.call((g, self_spec.device), None)},
+    doc="The elements in memory of another device that the host can reach.",
+), cpu=Candidate("numpy copy", lambda plan, call: _across))
 define(Entry("to_device(Tensor self, device device)", COMPOUND, path="", method=False,
              function=_to_device, doc="A copy on another device."))

@@ -190,7 +190,11 @@ def _arange(start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: An
     if dtype is None:
         whole = all(isinstance(v, int) for v in values)
         dtype = dtypes.int64 if whole else defaults.dtype
+    elif dtype is dtypes.int64:
+        values = [int(value) for value in values]
     count = _count(*values)
+    if dtype.category == 1:
+        values = [int(value) for value in values]
     made = ops.range_of.call((count, values[0], values[2], dtype, None, device), None)
     return _grad(made, requires_grad)
 

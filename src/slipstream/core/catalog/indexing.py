@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slipstream.core.catalog.samples import indices_of, index_samples, select_samples
+from slipstream.core.catalog.samples import index_samples, indices_of, select_samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, VIEW, Entry
 from slipstream.core.dispatch.registry import Candidate
@@ -442,6 +442,8 @@ def _narrow(self: Any, dim: int, start: Any, length: int) -> Any:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     dim = normalize_dim(dim, spec.ndim)
     size = spec.shape[dim]
+    if isinstance(start, TensorBase) and (start.spec.ndim or start.spec.dtype.category != 1):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = start.__index__()
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")

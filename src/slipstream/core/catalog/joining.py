@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,8 @@ from slipstream.core.dispatch.entry import COMPOUND, INDEX, VIEW, Entry
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu.gathering import GatherBinding
 from slipstream.core.kernels.cpu.indexing import JoinKernel
+from slipstream.core.shapes import formats, views
 from slipstream.core.shapes import strides as layouts
-from slipstream.core.shapes import views
-from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import promote
 
 
@@ -46,7 +46,7 @@ def _leader(call: Any) -> Any:
 
 def _cat_check(call: Any) -> None:
     if not call["tensors"]:
-        raise ValueError("torch.cat(): expected a non-empty list of Tensors".replace("torch.", ""))
+        raise ValueError("cat(): expected a non-empty list of Tensors")
     lead = _leader(call)
     for place, tensor in enumerate(call["tensors"]):
         spec = tensor.spec
@@ -107,12 +107,12 @@ def _join(out: Any, strides: Any, found: Any) -> JoinKernel:
     return JoinKernel(bindings, [each[3] * out.itemsize for each in found], places, None)
 
 
-def _cat_backward(g: Any, specs: Any, dim: int) -> list[Any]:
+def _cat_backward(g: Any, tensors_spec: Any, dim: int) -> list[Any]:
     """Each piece's part of the gradient."""
     found = []
     start = 0
     dim = views.normalize_dim(dim, g.spec.ndim)
-    for spec in specs:
+    for spec in tensors_spec:
         if _skipped(spec) and g.spec.ndim > 1:
             found.append(ops.new_zeros.call((g, (0,)), None))
             continue
@@ -125,7 +125,7 @@ def _cat_backward(g: Any, specs: Any, dim: int) -> list[Any]:
 define(Entry(
     "cat(Tensor[] tensors, int dim=0)", INDEX, shape=_cat_shape, check=_cat_check, path="cat",
     out=True, method=False, aliases=("concat", "concatenate"), samples=samples.pieces,
-    gradient={"tensors": lambda g, tensors_spec, dim: _cat_backward(g, tensors_spec, dim)},
+    gradient={"tensors": _cat_backward},
     reference=lambda pieces, dim=0: np.concatenate(pieces, dim),
     doc="Tensors joined along a dim, in their common dtype; empty vectors are passed over.",
 ), cpu=Candidate("copy loops", _cat_kernel))
@@ -257,7 +257,7 @@ def _tensor_split(self: Any, indices_or_sections: Any, dim: int) -> Any:
     if isinstance(indices_or_sections, (tuple, list)):
         edges = [0, *[int(each) for each in indices_or_sections], size]
         return tuple([ops.slice.call((self, dim, first, last, 1), None)
-                      for first, last in zip(edges, edges[1:], strict=False)])
+                      for first, last in pairwise(edges)])
     if indices_or_sections <= 0:
         raise RuntimeError("number of sections must be larger than 0, got "
                            f"{indices_or_sections}")
@@ -298,7 +298,7 @@ def _repeat(self: Any, repeats: Any) -> Any:
     wide = tuple([each for n, size in zip(times, sizes, strict=True) for each in (n, size)])
     whole = tuple([n * size for n, size in zip(times, sizes, strict=True)])
     spread = ops.expand.call((ops.reshape.call((self, split), None), wide), None)
-    copy = ops.clone.call((spread,), {"memory_format": layouts_format})
+    copy = ops.clone.call((spread,), {"memory_format": formats.contiguous_format})
     return ops.reshape.call((copy, whole), None)
 
 
@@ -316,6 +316,12 @@ def _flip(self: Any, dims: Any) -> Any:
     starts = tuple([max(size - 1, 0) if dim in turned else 0
                     for dim, size in enumerate(self.spec.shape)])
     return ops.clone.call((ops.basic_index.call((self, pattern, starts), None),), None)
+
+
+def _flip_at_rank(self: Any, dim: int, rank: int) -> Any:
+    if self.spec.ndim < rank:
+        raise RuntimeError(f"Input must be >= {rank}-d.")
+    return _flip(self, dim)
 
 
 def _roll(self: Any, shifts: Any, dims: Any) -> Any:
@@ -339,20 +345,37 @@ def _roll(self: Any, shifts: Any, dims: Any) -> Any:
     return ops.clone.call((self,), None) if result is self else result
 
 
-def _repeat_interleave(self: Any, repeats: Any, dim: Any, output_size: Any) -> Any:
+def _repeat_interleave(self: Any, repeats: Any, dim: Any) -> Any:
+    """Every index of a dim so many times in a row: x[s] -> x[s, 1] -> x[s, n], read as x[s * n]."""
+    if isinstance(repeats, (tuple, list)) or (hasattr(repeats, "spec") and repeats.spec.ndim):
+        raise NotImplementedError("repeat_interleave() takes one number of repeats for all "
+                                  "elements; use index_select() for a number for each")
+    times = int(repeats)
+    if times < 0:
+        raise RuntimeError("repeats can not be negative")
     if dim is None:
         self, dim = ops.reshape.call((self, (-1,)), None), 0
-    dim = views.normalize_dim(dim, self.spec.ndim)
-    counts = np.asarray(repeats.tolist() if hasattr(repeats, "tolist") else repeats)
-    if counts.size and counts.min() < 0:
-        raise RuntimeError("repeats can not be negative")
-    size = self.spec.shape[dim]
-    if counts.size not in (1, size):
-        raise RuntimeError(f"repeats must have the same size as input along dim, but got "
-                           f"repeats.size(0) = {counts.size} and input.size({dim}) = {size}")
-    places = np.repeat(np.arange(size), np.broadcast_to(counts.reshape(-1), (size,)))
-    index = ops.host_index.call((tuple(places.tolist()), self.spec.device), None)
-    return ops.index_select.call((self, dim, index), None)
+    shape = self.spec.shape
+    dim = views.normalize_dim(dim, len(shape))
+    wide = ops.unsqueeze.call((self, dim + 1), None)
+    spread = ops.expand.call((wide, (*shape[:dim + 1], times, *shape[dim + 1:])), None)
+    copy = ops.clone.call((spread,), {"memory_format": formats.contiguous_format})
+    return ops.reshape.call((copy, (*shape[:dim], shape[dim] * times, *shape[dim + 1:])), None)
 
 
-layouts_format = "contiguous_format"
+compound("repeat(Tensor self, int... repeats)", _repeat, "Copies of the tensor side by side.",
+         path="", samples=samples.repeats, reference=np.tile)
+compound("tile(Tensor self, int... dims)", _tile,
+         "repeat, where dims that are not given count once.", samples=samples.repeats,
+         reference=np.tile)
+compound("repeat_interleave(Tensor self, any repeats, int? dim=None)", _repeat_interleave,
+         "Every element, or index of a dim, so many times in a row.")
+compound("flip(Tensor self, int... dims)", _flip, "A copy with the order of dims reversed.",
+         samples=samples.flips, reference=np.flip)
+compound("fliplr(Tensor self)", lambda self: _flip_at_rank(self, 1, 2),
+         "A copy with dim 1 reversed.")
+compound("flipud(Tensor self)", lambda self: _flip_at_rank(self, 0, 1),
+         "A copy with dim 0 reversed.")
+compound("roll(Tensor self, int[] shifts, int[]? dims=None)", _roll,
+         "A copy with a dim's elements moved on, those at the end to the front.",
+         samples=samples.rolls, reference=np.roll)

@@ -16,6 +16,7 @@ from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu import losses
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
 from slipstream.core.shapes.broadcast import broadcast_shapes
+from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.modes import modes
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -42,7 +43,8 @@ def check_classes(call: Any) -> None:
         raise call.error(RuntimeError, "expected target dtype to be Long or Byte, but got "
                                        f"{target.dtype.name}", "convert it with .long()")
     if spec.dtype.kind != "float":
-        raise call.error(NotImplementedError, f"\"nll_loss\" not implemented for '{spec.dtype.name}'")
+        raise call.error(NotImplementedError,
+                         f"\"nll_loss\" not implemented for '{spec.dtype.name}'")
     check_weight(call, call["weight"], losses.split(spec.shape)[1], spec.dtype)
 
 
@@ -127,8 +129,8 @@ def _nll_loss(self: Any, target: Any, weight: Any, size_average: Any, ignore_ind
                        reduction_of(size_average, reduce, reduction))
 
 
-def _cross_entropy(self: Any, target: Any, weight: Any, size_average: Any, ignore_index: int,
-                   reduce: Any, reduction: str, label_smoothing: float) -> Any:
+def _cross_entropy(self: Any, target: Any, weight: Any, *facts: Any) -> Any:
+    size_average, ignore_index, reduce, reduction, label_smoothing = facts
     reduction = reduction_of(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError("label_smoothing must be between 0.0 and 1.0. Got: "
@@ -202,14 +204,14 @@ def cross_entropy_reference(x: Any, target: Any, weight: Any = None, **facts: An
     return nll_reference(x - np.log(np.exp(x).sum(1, keepdims=True)), target, weight, **facts)
 
 
-_LOSS = f"Tensor self, Tensor target, Tensor? weight=None, {LEGACY}, int ignore_index=-100, " \
-        "bool? reduce=None, str reduction='mean'"
+_LOSS = (f"Tensor self, Tensor target, Tensor? weight=None, {LEGACY}, int ignore_index=-100, "
+         "bool? reduce=None, str reduction='mean'")
 
 define(Entry(
     f"nll_loss({_LOSS})", COMPOUND, function=_nll_loss, path="nn.functional.nll_loss",
     method=False, dtypes=("float",), samples=_nll_samples, reference=nll_reference,
-    doc="Minus the log-probability of the target class: self [N, C, ...] or [C], target [N, ...] or "
-        "[] of class indices. ignore_index counts nowhere, in sum or divisor. IndexError for a "
+    doc="Minus the log-probability of the target class: self [N, C, ...] or [C], target [N, ...] "
+        "or [] of class indices. ignore_index counts nowhere, in sum or divisor. IndexError for a "
         "target that is no class, ValueError or RuntimeError for shapes that do not fit.",
 ))
 define(Entry(
@@ -247,8 +249,8 @@ def check_distances(call: Any) -> None:
     """The mean of integers is refused, and the difference of bools."""
     common = promotion.result_type((call["self"], call["target"]))
     if common.kind == "bool":
-        raise call.error(RuntimeError, "Subtraction, the `-` operator, with two bool tensors is not "
-                                       "supported.")
+        raise call.error(RuntimeError, "Subtraction, the `-` operator, with two bool tensors is "
+                                       "not supported.")
     if common.kind == "int" and call["reduction"] == "mean":
         raise call.error(RuntimeError, "mean(): could not infer output dtype. Input dtype must be "
                                        "either a floating point or complex dtype. Got: "
@@ -263,12 +265,12 @@ def _common(call: Any) -> Any:
 def _distance(call: Any) -> Any:
     common = promotion.result_type((call["self"], call["target"]))
     summed = common.kind == "int" and call["reduction"] == "sum"
-    return common, promotion.dtypes.int64 if summed else common.to_real()
+    return common, dtypes.int64 if summed else common.to_real()
 
 
-def _toward(g: Any, self: Any, target: Any, specs: Any, reduction: str) -> Any:
+def _toward(g: Any, self: Any, target: Any, specs: tuple[Any, Any], reduction: str) -> Any:
     """2 (self - target), times the gradient of each term."""
-    return share(g, *specs, reduction) * ((self - target) * 2)
+    return share(g, specs[0], specs[1], reduction) * ((self - target) * 2)
 
 
 define(Entry(
@@ -342,5 +344,6 @@ for _title, _name, _terms in (("mse_loss", "squared_error", np.square),
         function=difference_loss(_name, _title), path=f"nn.functional.{_title}", method=False,
         dtypes=("float",), samples=_pairs, reference=_difference_reference(_terms),
         doc=f"The {_name.replace('_', ' ')} of self and target, by reduction 'mean', 'sum' or "
-            "'none'; weight weighs each term. Shapes that differ are broadcast, with a UserWarning.",
+            "'none'; weight weighs each term. Shapes that differ are broadcast, with a "
+            "UserWarning.",
     ))

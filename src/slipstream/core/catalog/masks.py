@@ -40,7 +40,8 @@ define(Entry("count_true(Tensor mask)", INDEX, shape=lambda call: [(dtypes.int64
        cpu=Candidate("mask loops", lambda plan, call: CountKernel(
            _mask_binding(call.spec("mask")))))
 define(Entry("true_places(Tensor mask, int count)", INDEX, path="", method=False,
-             shape=lambda call: [(dtypes.int64, (call["count"], call.spec("mask").ndim))],
+             shape=lambda call: [(dtypes.int64, (call["count"], call.spec("mask").ndim),
+                                  (1, max(call["count"], 1)))],
              doc="The coordinates of a mask's true elements, of which there are count."),
        cpu=Candidate("mask loops", lambda plan, call: NonzeroKernel(
            _mask_binding(call.spec("mask")))))
@@ -68,15 +69,19 @@ define(Entry("spread_true(Tensor source, Tensor mask)", COMPOUND, path="", metho
              doc="spread_dense of a source with any strides."))
 
 
+def readable(tensor: Any, name: str) -> np.ndarray:
+    """A tensor's elements as an array; waits for the device, NotImplementedError on meta."""
+    device = tensor.spec.device
+    if not backend_of(device).has_data:
+        raise NotImplementedError(f"{name}() of a meta tensor: its result depends on data, and "
+                                  f"{tensor.spec!r} has none")
+    wait(device, name)
+    return tensor_array(tensor)
+
+
 def counted(mask: Any, name: str) -> int:
     """How many elements of a mask are true; waits for the device."""
-    device = mask.spec.device
-    if not backend_of(device).has_data:
-        raise NotImplementedError(f"{name}() of a meta tensor: the shape of its result depends on "
-                                  f"data, and {mask.spec!r} has none")
-    made = ops.count_true.call((mask,), None)
-    wait(device, name)
-    return int(tensor_array(made))
+    return int(readable(ops.count_true.call((mask,), None), name))
 
 
 def _nonzero(self: Any, as_tuple: bool) -> Any:
@@ -112,8 +117,11 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     if source.spec.dtype is not self.spec.dtype:
         raise RuntimeError("masked_scatter: expected self and source to have same dtypes but got "
                            f"{self.spec!r} and {source.spec!r}")
+    if mask.spec.dtype is not dtypes.bool_:
+        raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype "
+                           f"{mask.spec.dtype.name}")
     shape = broadcast_shapes(self.spec.shape, mask.spec.shape)
-    mask = _expanded(_mask_of(mask), shape)
+    mask = _expanded(mask, shape)
     count = counted(mask, "masked_scatter")
     if count > source.spec.numel:
         raise RuntimeError(f"masked_scatter: expected number of elements in source "
@@ -126,16 +134,16 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
 
 define(Entry(
     "nonzero(Tensor self, *, bool as_tuple=False)", COMPOUND, function=_nonzero, path="nonzero",
-    waits="always", samples=samples.unary, reference=lambda x: np.argwhere(x),
+    waits="always", samples=samples.unary, reference=np.argwhere,
     doc="Coordinates of the elements that are not zero, int64[count, ndim]; as_tuple: one tensor "
         "for each dim.",
 ))
 define(Entry("argwhere(Tensor self)", COMPOUND, path="argwhere", waits="always",
              function=lambda self: _nonzero(self, False), samples=samples.unary,
-             reference=lambda x: np.argwhere(x),
+             reference=np.argwhere,
              doc="Coordinates of the elements that are not zero, int64[count, ndim]."))
 define(Entry(
-    "masked_select(Tensor self, Tensor mask)", COMPOUND, function=_masked_select,
+    "masked_select(Tensor self, Tensor mask)", COMPOUND, function=_masked_select, out=True,
     path="masked_select", waits="always", samples=samples.masked,
     reference=lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_arrays(x, mask)[1]],
     doc="The elements where the mask is true, one after another; both broadcast.",

@@ -21,8 +21,8 @@ def check_shapes(call: Any) -> None:
     spec = call.spec("self")
     shape = ints(call["normalized_shape"])
     if not shape:
-        raise call.error(RuntimeError, "Expected normalized_shape to be at least 1-dimensional, i.e., "
-                                       "containing at least one element, but got "
+        raise call.error(RuntimeError, "Expected normalized_shape to be at least 1-dimensional, "
+                                       "i.e., containing at least one element, but got "
                                        "normalized_shape = []")
     if spec.shape[-len(shape):] != shape:
         listed = ", ".join(str(n) for n in ("*", *shape))
@@ -50,8 +50,8 @@ def _check_layer_norm(call: Any) -> None:
         # A narrow input may have parameters in float32; every other mixture is refused.
         if value is not None and value.spec.dtype is not own and not (
                 own.itemsize == 2 and value.spec.dtype.name == "float32"):
-            raise call.error(RuntimeError, "mixed dtype (CPU): expect parameter to have scalar type "
-                                           f"of {own.name}, but {name} is "
+            raise call.error(RuntimeError, "mixed dtype (CPU): expect parameter to have scalar "
+                                           f"type of {own.name}, but {name} is "
                                            f"{value.spec.dtype.name}")
 
 
@@ -144,8 +144,7 @@ define(Entry(
     "layer_norm(Tensor self, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1e-05)", COMPOSITE, formula=layer_norm,
     gradient={
-        "self": lambda g, self, normalized_shape, weight, eps: layer_norm_slope(
-            g, self, normalized_shape, weight, eps),
+        "self": layer_norm_slope,
         # What the leading dims repeat is summed by the engine.
         "weight": lambda g, self, normalized_shape, eps: g * normalized(
             self, normalized_shape, eps)[0],
@@ -161,8 +160,7 @@ define(Entry(
     "rms_norm(Tensor self, int[] normalized_shape, Tensor? weight=None, float eps=None)", COMPOSITE,
     formula=rms_norm,
     gradient={
-        "self": lambda g, self, normalized_shape, weight, eps: rms_norm_slope(
-            g, self, normalized_shape, weight, eps),
+        "self": rms_norm_slope,
         "weight": lambda g, self, normalized_shape, eps: g * self * scale(
             self, normalized_shape, epsilon_of(self, eps)),
     },

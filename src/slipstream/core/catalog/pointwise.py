@@ -96,7 +96,7 @@ for _name, _formula, _reference, _alias in (
     ("gt", lambda self, other: self > other, np.greater, ("greater",)),
     ("ge", lambda self, other: self >= other, np.greater_equal, ("greater_equal",)),
 ):
-    binary_op(f"{_name}(Tensor|Number self, Tensor|Number other)", _formula, {}, _reference,
+    binary_op(f"{_name}(Tensor self, Tensor|Number other)", _formula, {}, _reference,
               promotion=promotion.comparison, samples=comparisons, aliases=_alias,
               check=None if _name in ("eq", "ne") else checks.no_complex,
               doc=f"Elementwise {_reference.__name__}; the result is bool.")
@@ -150,10 +150,12 @@ unary_op("cos", lambda self: self.cos(), lambda g, self: -g * checks.conj(self.s
 unary_op("tanh", lambda self: self.tanh(), lambda g, out: g * checks.conj(1 - out * out), np.tanh,
          doc="Hyperbolic tangent.")
 unary_op("sigmoid", lambda self: self.sigmoid(), lambda g, out: g * checks.conj(out * (1 - out)),
-         lambda x: 1 / (1 + np.exp(-x)), doc="1 / (1 + exp(-self)).")
+         lambda x: 1 / (1 + np.exp(-x)), aliases=("special.expit",),
+         doc="1 / (1 + exp(-self)).")
 unary_op("erf", lambda self: self.erf(),
          lambda g, self: g * (-(self * self)).exp() * TWO_OVER_ROOT_PI, checks.erf_reference,
-         dtypes=("bool", "int", "float"), check=checks.no_complex, doc="The error function.")
+         dtypes=("bool", "int", "float"), check=checks.no_complex, aliases=("special.erf",),
+         doc="The error function.")
 unary_op("sign", lambda self: self.sign(), lambda g: g * 0, np.sign, check=checks.no_complex,
          promotion=promotion.arithmetic, dtypes=("bool", "int", "float"),
          doc="-1, 0 or 1; nan gives 0.")
@@ -194,7 +196,9 @@ define(Entry(
 define(Entry(
     "clamp(Tensor self, Tensor|Number min=None, Tensor|Number max=None)", POINTWISE,
     formula=lambda self, min, max: self.clamp(min, max),
-    gradient={"self": lambda g, self, min, max: checks.inside(g, self, min, max)},
+    gradient={"self": lambda g, self, min, max: checks.inside(g, self, min, max),
+              "min": lambda g, self, min, max: checks.below(g, self, min, max),
+              "max": lambda g, self, min, max: checks.above(g, self, min, max)},
     path="clamp", inplace=True, out=True, aliases=("clip",), check=checks.bounds,
     reference=lambda x, min=None, max=None: np.clip(x, min, max), dtypes=("int", "float"),
     doc="self limited to [min, max]; nan stays; min > max gives max; slope 1 at the bounds.",

@@ -91,7 +91,7 @@ define(Entry(
     "matmul(Tensor self, Tensor other)", LIBRARY, shape=_matmul_shape,
     gradient={"self": lambda g, self_spec, other: matmul_left(g, self_spec, other),
               "other": lambda g, other_spec, self: matmul_right(g, other_spec, self)},
-    path="matmul", out=True, samples=_samples, reference=np.matmul,
+    path="matmul", out=True, aliases=("linalg.matmul",), samples=_samples, reference=np.matmul,
     dtypes=("int", "float", "complex"),
     doc="Matrix product, batched over leading dims; vectors as in NumPy.",
 ), cpu=array_candidate("numpy matmul", products.matmul))

@@ -100,7 +100,7 @@ for _name, _reference in (("amax", np.amax), ("amin", np.amin)):
     define(Entry(
         f"{_name}(Tensor self, int[] dim=(), bool keepdim=False)", REDUCTION,
         formula=lambda self, dim, keepdim, name=_name: getattr(self, name)(
-            dim or None, keepdim=keepdim),
+            None if dim in ((), []) else dim, keepdim=keepdim),
         gradient={"self": lambda g, self, out, dim, keepdim: extremum(g, self, out, dim, keepdim)},
         check=ordered, check_sizes=nonempty, path=_name, out=True, samples=samples.reductions,
         dtypes=("bool", "int", "float"),

@@ -92,7 +92,7 @@ def index_samples() -> list[Sample]:
 
 def masked() -> list[Sample]:
     """An operand and a mask that broadcasts with it."""
-    return [((_random(17, *a), _random(18, *b) > 0), {})
+    return [((np.asarray(_random(17, *a)), np.asarray(_random(18, *b) > 0)), {})
             for a, b in (((3, 4), (3, 4)), ((3, 4), (4,)), ((4,), (2, 4)), ((), ()), ((0,), (0,)))]
 
 
@@ -118,3 +118,45 @@ def pieces() -> list[Sample]:
 def equal_pieces() -> list[Sample]:
     """Tensors of one shape."""
     return [(([_random(28, 2, 3), _random(29, 2, 3)], dim), {}) for dim in (0, 1, -1)]
+
+
+def splits() -> list[Sample]:
+    """An operand, a length or lengths, and a dim."""
+    x = _random(30, 5, 3)
+    return [((x, 2), {}), ((x, [1, 4]), {}), ((x, 1, 1), {}), ((x, [0, 2, 1], -1), {})]
+
+
+def one_dims() -> list[Sample]:
+    """An operand and a dim."""
+    return [((_random(31, 2, 3), dim), {}) for dim in (0, 1, -1)]
+
+
+def repeats() -> list[Sample]:
+    """An operand and numbers of copies."""
+    return [((_random(32, *shape), times), {}) for shape, times in (
+        ((3,), (2,)), ((2, 3), (2, 1)), ((3,), (2, 1, 2)), ((), (3,)), ((2, 3), (0, 2)))]
+
+
+def flips() -> list[Sample]:
+    """An operand and dims to reverse."""
+    return [((_random(33, 2, 3, 4), dims), {}) for dims in ((0,), (1, 2), (-1,))]
+
+
+def rolls() -> list[Sample]:
+    """An operand, shifts and dims."""
+    return [((_random(34, 3, 4), 2, 1), {}), ((_random(34, 3, 4), (1, -1), (0, 1)), {}),
+            ((_random(35, 5), -2, 0), {})]
+
+
+def vectors() -> list[Sample]:
+    """An operand, a dim, and a vector of indices."""
+    x = _random(36, 3, 4)
+    return [((x, 0, np.array([2, 0, 2, 1])), {}), ((x, -1, np.array([3])), {}),
+            ((x, 1, np.array([], dtype=np.int64)), {})]
+
+
+def tables() -> list[Sample]:
+    """A matrix and indices of its rows."""
+    x = _random(37, 5, 3)
+    return [((x, np.array([1, 4, 1])), {}), ((x, np.array([[0, 2], [3, 3]])), {}),
+            ((x, np.array(2)), {})]

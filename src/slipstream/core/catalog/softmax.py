@@ -85,8 +85,8 @@ define(Entry(
     gradient={"self": lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True))},
     promotion=promotion.cast_argument, check=floats_only, layout=contiguous_layout, path="softmax",
     out=True, dtypes=("float",), samples=samples.rows, reference=softmax_reference,
-    doc="exp(self) / sum(exp(self), dim), in dtype if given; a row of -inf gives nan. IndexError for "
-        "a dim out of range, NotImplementedError for integers without dtype.",
+    doc="exp(self) / sum(exp(self), dim), in dtype if given; a row of -inf gives nan. IndexError "
+        "for a dim out of range, NotImplementedError for integers without dtype.",
 ))
 define(Entry(
     "log_softmax(Tensor self, int dim, dtype? dtype=None)", COMPOSITE,
@@ -106,8 +106,7 @@ def _check_logsumexp(call: Any) -> None:
 
 define(Entry(
     "logsumexp(Tensor self, int[] dim, bool keepdim=False)", COMPOSITE, formula=logsumexp,
-    gradient={"self": lambda g, self, out, dim, keepdim: logsumexp_slope(
-        g, self, out, dim, keepdim)},
+    gradient={"self": logsumexp_slope},
     promotion=promotion.floating, check=_check_logsumexp, path="logsumexp", out=True,
     dtypes=("bool", "int", "float"), samples=_dims, reference=logsumexp_reference,
     doc="log(sum(exp(self), dim)) without overflow; over nothing -inf; integers become floats.",

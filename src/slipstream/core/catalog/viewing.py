@@ -74,8 +74,8 @@ view_op("strided_view(Tensor self, int[] size, int[] stride, int delta)",
         lambda g, self_spec, size, stride, delta: ops.strided_backward(
             g, self_spec, size, stride, delta),
         "Another geometry, delta elements from where the operand starts.", path="", method=False)
-view_op("detach(Tensor self)", lambda spec: (spec.shape, spec.strides, 0), lambda g: None,
-        "The same elements outside the tape.", path="")
+define(Entry("detach(Tensor self)", VIEW, geometry=lambda spec: (spec.shape, spec.strides, 0),
+             path="", doc="The same elements outside the tape."))
 
 
 def _filled(g: Any, self_spec: Any, part: Any) -> Any:

@@ -16,13 +16,14 @@ from slipstream.core.dispatch.signature import (
     TENSORS,
     Parameter,
 )
+from slipstream.core.fuse.symbols import NotAFormula
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.records import TensorBase
 
 # NumPy's names for the same parameters, which PyTorch accepts too.
 SYNONYMS = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self",
-            "x2": "other"}
+            "x2": "other", "value": "src"}
 
 
 def bind_arguments(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -70,6 +71,12 @@ def check_types(op: Any, values: Any) -> None:
                 f"{op.name}(): argument '{parameter.name}' must be {_wanted(parameter)}, "
                 f"not {_type_name(value)}"
             )
+
+
+def blame_types(op: Any, values: Any, failure: Exception) -> None:
+    """After a failure: raise TypeError if an argument of a wrong type can have been the cause."""
+    if not isinstance(failure, NotAFormula):
+        check_types(op, values)
 
 
 def _type_name(value: Any) -> str:

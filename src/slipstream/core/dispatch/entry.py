@@ -46,7 +46,7 @@ class Entry:
     method, inplace, out: whether there is a method, an in-place form, an ``out=`` form.
     converts: whether in-place and out= forms may cast to a lower kind, as copy_ does.
     layout: (call, shape) -> strides of the result, where they do not follow the operands.
-    aliases: other names of function and method.
+    aliases: other names of function and method; with a dot the path of another function.
     waits: ``never``, ``always`` or ``data``: whether a call waits for the device.
     samples: () -> list of (args, kwargs) over NumPy arrays; reference: the same in NumPy.
     exceptions: check name -> reason, for what conformance finds different on purpose.

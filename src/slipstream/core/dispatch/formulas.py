@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.gradients import rule_for
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.dispatch.promotion import class_of_number
-from slipstream.core.dispatch.registry import considered_kernels, kernel_for
+from slipstream.core.dispatch.registry import (
+    considered_kernels,
+    kernel_for,
+    number_positions,
+    registered_kernels,
+    tensor_positions,
+)
 from slipstream.core.dispatch.signature import STATIC, STATIC_NUMBER
 from slipstream.core.dispatch.writing import fit_out
 from slipstream.core.fuse.trace import NumberArgument, TensorArgument, Traced, trace
@@ -89,6 +95,8 @@ def _make_recipe(call: Call, device: Any) -> Recipe:
         if not op.entry.converts:
             _check_cast(call, outputs[0])
         outputs = (call.target.spec.dtype,)
+    elif call.target is not None:
+        outputs = tuple(target.spec.dtype for target in call.target)
     traced = trace(op.entry.formula, arguments, outputs)
     names = op.names
     kernel, considered = kernel_for(device, traced.program)
@@ -146,8 +154,10 @@ def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
     reduced = traced.reduced_dims
     inputs = [call.values[position] for position in recipe.operands]
     outs = _output_specs(recipe, domain, call, device)
-    if call.form != PLAIN:
+    if isinstance(call.target, TensorBase):
         outs = [_target_spec(call, outs[0], plan)]
+    elif call.target is not None:
+        outs = _target_specs(call, outs)
     plan.out_spec = outs[0]
     plan.out_specs = tuple(outs)
     plan.outputs = len(outs) if not traced.single else 1
@@ -155,13 +165,29 @@ def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
     plan.numbers = recipe.numbers
     plan.backend = backend_of(device)
     plan.kernel = recipe.kernel
-    if plan.backend.has_data:
+    if recipe.op.kernels and _take_registered(plan, recipe, call, device):
+        pass
+    elif plan.backend.has_data:
         strides = [_aligned(outs[i], traced, i, domain) for i in range(len(outs))]
         strides += [_strides(tensor.spec, domain) for tensor in inputs]
         plan.binding = recipe.kernel.bind(domain, reduced, strides)
     if flags:
         plan.rule = rule_for(recipe.op, flags, call)
     return plan
+
+
+def _take_registered(plan: Plan, recipe: Recipe, call: Call, device: Any) -> bool:
+    """Let a kernel that was registered for the op run the plan; False where none takes it."""
+    candidate, verdicts = registered_kernels(recipe.op, call, device)
+    fallback = "not needed: an earlier one was chosen" if candidate else "chosen"
+    verdicts = [*verdicts, *[(name, fallback) for name, _ in recipe.considered]]
+    plan.recipe = replace(recipe, considered=verdicts)
+    if candidate is None:
+        return False
+    plan.operands = tensor_positions(recipe.op, call.values)
+    plan.numbers = number_positions(recipe.op, call.values)
+    plan.kernel = candidate.make(plan, call)
+    return True
 
 
 def _domain(recipe: Recipe, call: Call) -> tuple[int, ...]:
@@ -226,6 +252,15 @@ def _target_spec(call: Call, natural: Spec, plan: Plan) -> Spec:
     if call.form == OUT and fit_out(target, natural.shape):
         plan.key = ()
     return target.spec
+
+
+def _target_specs(call: Call, natural: list[Spec]) -> list[Spec]:
+    """Several targets, as an optimizer's update has: each must have its result's shape."""
+    for target, spec in zip(call.target, natural, strict=True):
+        if target.spec.shape != spec.shape:
+            raise call.error(RuntimeError, f"a target of shape {list(target.spec.shape)} cannot "
+                                           f"take a result of shape {list(spec.shape)}")
+    return [target.spec for target in call.target]
 
 
 def _strides(spec: Spec, domain: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,9 +9,12 @@ from typing import Any
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.gradients import rule_for
 from slipstream.core.dispatch.op import PLAIN, Op
-from slipstream.core.dispatch.registry import considered_kernels
-from slipstream.core.dispatch.signature import NUMBER, TENSOR_OR_NUMBER
-from slipstream.core.dispatch.writing import fit_out
+from slipstream.core.dispatch.registry import (
+    considered_kernels,
+    number_positions,
+    tensor_positions,
+)
+from slipstream.core.dispatch.writing import check_apart, check_target, fit_out
 from slipstream.core.launch.door import backend_of
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab.devices import Device
@@ -48,8 +51,8 @@ class KernelBuilder:
         plan.out_specs = tuple(outs)
         plan.outputs = len(outs)
         plan.backend = backend_of(device)
-        plan.operands = _tensor_positions(op, values)
-        plan.numbers = _number_positions(op, values)
+        plan.operands = tensor_positions(op, values)
+        plan.numbers = number_positions(op, values)
         candidate, recipe.considered = considered_kernels(op, call, device)
         plan.kernel = candidate.make(plan, call)
         if flags:
@@ -81,22 +84,9 @@ def _target(call: Call, natural: Spec, plan: Plan) -> Spec:
             raise call.error(RuntimeError,
                              f"output with shape {list(target.spec.shape)} doesn't match the "
                              f"result's shape {list(natural.shape)}")
+        check_target(call.op, call.values, target)
+        if call.op.entry.kind == "index":
+            check_apart(call.op, call.values, target)
         fit_out(target, natural.shape)
         plan.key = ()
     return target.spec
-
-
-def _tensor_positions(op: Op, values: Any) -> tuple[int, ...]:
-    return tuple(
-        place for place, value in enumerate(values)
-        if isinstance(value, TensorBase)
-        or (isinstance(value, (tuple, list)) and value and isinstance(value[0], TensorBase))
-    )
-
-
-def _number_positions(op: Op, values: Any) -> tuple[int, ...]:
-    return tuple(
-        place for place, value in enumerate(values)
-        if op.kinds[place] == NUMBER
-        or (op.kinds[place] == TENSOR_OR_NUMBER and not isinstance(value, TensorBase))
-    )

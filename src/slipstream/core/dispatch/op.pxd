@@ -24,6 +24,7 @@ cdef class PlanTable:
     cdef public list ring
     cdef public Py_ssize_t limit
     cdef public Py_ssize_t hand
+    cdef public Py_ssize_t made
     cpdef void keep(self, Op op, Plan plan)
 
 cdef class Op(OpBase):
@@ -56,11 +57,14 @@ cdef class Op(OpBase):
     cpdef Plan plan_for(self, ModeState state, object values, object target, int form)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cdef object _launch(self, Plan plan, ModeState state, object values)
+    cdef object _record(self, Plan plan, ModeState state, object values, tuple outs)
     cdef tuple _operands(self, Plan plan, tuple outs, object values)
     cdef tuple _numbers(self, Plan plan, object values)
+    cdef Py_ssize_t _distance(self, tuple starts, tuple steps)
     cdef object _view(self, Plan plan, ModeState state, object values)
     cdef TensorBase _new(self, Spec spec, Backend backend)
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
-    cdef bint _plainly_writable(self, Plan plan, ModeState state, object values, object target)
+    cdef bint _plainly_writable(
+        self, Plan plan, ModeState state, object values, object target, int form)
     cdef object _write(self, Plan plan, ModeState state, object values, object target, int form)

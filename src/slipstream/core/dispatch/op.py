@@ -8,6 +8,7 @@ autograd.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import cython
@@ -20,6 +21,12 @@ from slipstream.core.dispatch.signature import (
     TENSOR_OR_NUMBER,
     TENSORS,
     parse,
+)
+from slipstream.core.dispatch.tracing import (
+    emit_plan,
+    traced_allocation,
+    traced_node,
+    traced_record,
 )
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
@@ -58,6 +65,8 @@ class Wiring:
     special: Any = None
     begin_write: Any = None
     end_write: Any = None
+    deliver: Any = None
+    blame_types: Any = None
     copy_of: Any = None
     arguments: Any = None
 
@@ -72,6 +81,7 @@ class PlanTable:
         self.ring = []
         self.limit = limit
         self.hand = 0
+        self.made = 0
 
     def keep(self, op: Op, plan: Plan) -> None:
         """Take in a new plan, dropping an unused one when the table is full."""
@@ -87,6 +97,19 @@ class PlanTable:
         self.ring[self.hand] = plan
         self.hand = (self.hand + 1) % self.limit
         forget(old)
+
+
+def drop_plans(op: Op) -> None:
+    """Forget every plan and recipe of an op, whose kernels changed."""
+    plan: Plan
+    for each in list(op.plans.values()):
+        plan = each
+        # It stays in the ring until the clock passes; with other keys it takes no new plan along.
+        plan.key = None
+        plan.short_key = None
+    op.plans.clear()
+    op.binary.clear()
+    op.recipes.clear()
 
 
 def forget(plan: Plan) -> None:
@@ -271,8 +294,23 @@ class Op(OpBase):
     def dispatch(self, state: ModeState, values: Any, target: Any, form: int) -> Any:
         """Find or make the plan of this call and carry it out."""
         if self.compound:
-            return self.function(*values)
-        plan: Plan = self.plan_for(state, values, target, form)
+            try:
+                result = self.function(*values)
+            except (AttributeError, TypeError) as failure:
+                # Arguments of a wrong type are told apart from other faults only now: it is free.
+                wiring.blame_types(self, values, failure)
+                raise
+            if form == PLAIN:
+                return result
+            return wiring.deliver(self, values, result, target, form)
+        plan: Plan
+        if modes.listeners is None:
+            plan = self.plan_for(state, values, target, form)
+        else:
+            start = time.perf_counter_ns()
+            before: cython.Py_ssize_t = plan_table.made
+            plan = self.plan_for(state, values, target, form)
+            emit_plan(plan, start, plan_table.made > before)
         return self._carry_out(plan, state, values, target, form)
 
     def plan_for(self, state: ModeState, values: Any, target: Any, form: int) -> Plan:
@@ -289,6 +327,7 @@ class Op(OpBase):
             plan.used = True
             return plan
         plan = self.builder.plan(self, state, values, target, form, key[self.count])
+        plan_table.made += 1
         if plan.key is None:
             plan.key = key
             self.plans[key] = plan
@@ -342,8 +381,16 @@ class Op(OpBase):
     def _new(self, spec: Spec, backend: Backend) -> TensorBase:
         """A new tensor with memory of its own."""
         out: TensorBase
-        address: cython.size_t = backend.memory.allocate(spec.nbytes)
-        storage = Storage(spec.device, address, spec.nbytes, backend.owner)
+        address: cython.size_t
+        if modes.listeners is None:
+            address = backend.memory.allocate(spec.nbytes)
+        else:
+            address = traced_allocation(backend, spec.nbytes)
+        storage: Storage = Storage.__new__(Storage)
+        storage.device = spec.device
+        storage.address = address
+        storage.nbytes = spec.nbytes
+        storage.owner = backend.owner
         if cython.compiled:
             out = slip_new(slots.tensor_class)  # noqa: F821
         else:
@@ -378,8 +425,14 @@ class Op(OpBase):
             outs = tuple([self._new(spec, plan.backend) for spec in plan.out_specs])
         door.submit(plan, self._operands(plan, outs, values), self._numbers(plan, values))
         if plan.rule is not None:
-            tape.record(plan.rule, values, outs, state)
+            self._record(plan, state, values, outs)
         return outs[0] if plan.outputs == 1 else outs
+
+    def _record(self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]) -> None:
+        if modes.listeners is None:
+            tape.record(plan.rule, values, outs, state)
+        else:
+            traced_record(plan.rule, values, outs, state)
 
     def _view(self, plan: Plan, state: ModeState, values: Any) -> Any:
         source: TensorBase = values[0]
@@ -387,11 +440,23 @@ class Op(OpBase):
             return self._views(plan, state, values)
         offset: cython.Py_ssize_t = source.offset + plan.offset
         if plan.steps is not None:
-            offset += _distance(values[plan.numbers[0]], plan.steps)
+            offset += self._distance(values[plan.numbers[0]], plan.steps)
         out = self._alias(source, plan.out_spec, offset, plan.statics)
         if plan.rule is not None:
             self._record_view(plan, state, values, (out,))
+        elif out.base is not None and out.base.record is not None:
+            note_bare_view(out)
         return out
+
+    def _distance(self, starts: Any, steps: Any) -> int:
+        """How far a view's first element lies from its source's, in elements."""
+        total: cython.Py_ssize_t = 0
+        i: cython.Py_ssize_t
+        for i in range(len(steps)):
+            start: cython.Py_ssize_t = starts[i]
+            step: cython.Py_ssize_t = steps[i]
+            total += start * step
+        return total
 
     def _views(self, plan: Plan, state: ModeState, values: Any) -> Any:
         source: TensorBase = values[0]
@@ -400,6 +465,9 @@ class Op(OpBase):
                       for spec, move in zip(plan.out_specs, moves, strict=True)])
         if plan.rule is not None:
             self._record_view(plan, state, values, outs)
+        elif source.record is not None or source.base is not None:
+            for out in outs:
+                note_bare_view(out)
         return outs if plan.outputs != 1 else outs[0]
 
     def _alias(self, source: TensorBase, spec: Spec, offset: int, tracked: Any) -> TensorBase:
@@ -420,7 +488,7 @@ class Op(OpBase):
     def _record_view(
         self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]
     ) -> None:
-        tape.record(plan.rule, values, outs, state)
+        self._record(plan, state, values, outs)
         for out in outs:
             view: TensorBase = out
             if view.record is not None and view.base is not None and view.base.record is not None:
@@ -431,11 +499,12 @@ class Op(OpBase):
     ) -> Any:
         """The in-place and ``out=`` forms: the results' memory is given."""
         targets: tuple = target if isinstance(target, tuple) else (target,)
-        if not self._plainly_writable(plan, state, values, target):
+        if not self._plainly_writable(plan, state, values, target, form):
             values = wiring.begin_write(self, plan, state, values, targets, form)
         node: Node | None = None
         if plan.rule is not None:
-            node = tape.make_node(plan.rule, values, state)
+            node = (tape.make_node(plan.rule, values, state) if modes.listeners is None
+                    else traced_node(plan.rule, values, state))
         door.submit(plan, self._operands(plan, targets, values), self._numbers(plan, values))
         if node is None and isinstance(target, TensorBase):
             written: TensorBase = target
@@ -445,7 +514,9 @@ class Op(OpBase):
             wiring.end_write(plan, state, targets, node)
         return target
 
-    def _plainly_writable(self, plan: Plan, state: ModeState, values: Any, target: Any) -> bool:
+    def _plainly_writable(
+        self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
+    ) -> bool:
         """Whether a write needs no further look: nothing shared, read-only, or on the tape."""
         if not isinstance(target, TensorBase) or plan.rule is not None:
             return False
@@ -455,28 +526,30 @@ class Op(OpBase):
         if state.grad_enabled and (written.record is not None or written.base is not None):
             return False
         source: TensorBase
+        same: cython.int = 0 if form == IN_PLACE else 1
         for value in values:
             if isinstance(value, TensorBase):
                 source = value
-                if source is not written and source.storage is written.storage:
+                if source is written:
+                    same += 1
+                elif source.storage is written.storage:
                     return False
             elif isinstance(value, (list, tuple)):
                 return False
-        return True
+        # Only a pointwise op may read its target: others read elsewhere than they write.
+        return same <= 1 or self.entry.kind == "pointwise"
+
+
+def note_bare_view(view: TensorBase) -> None:
+    """A view made without gradients stays so until its base is written with them."""
+    base: TensorBase = view.base
+    if base is not None and base.record is not None:
+        record = GradRecord()
+        record.generation = base.record.generation
+        view.record = record
 
 
 DEFAULT = "default"
-
-
-def _distance(starts: tuple[int, ...], steps: tuple[int, ...]) -> int:
-    """How far a view's first element lies from its source's, in elements."""
-    total: cython.Py_ssize_t = 0
-    i: cython.Py_ssize_t
-    for i in range(len(steps)):
-        start: cython.Py_ssize_t = starts[i]
-        step: cython.Py_ssize_t = steps[i]
-        total += start * step
-    return total
 
 
 def _list_key(tensors: Any, grad_enabled: bool) -> tuple[tuple[Any, ...], bool]:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from slipstream.core.dispatch.signature import NUMBER, TENSOR_OR_NUMBER
 from slipstream.core.kernels.cpu.programs import ProgramKernel
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.programs import Program
-from slipstream.core.vocab.records import Kernel
+from slipstream.core.vocab.records import Kernel, TensorBase
 
 # Devices that run another device's kernels.
 KERNELS_OF = {"delay": "cpu", "meta": "cpu"}
@@ -37,8 +38,8 @@ def kernel_for(device: Device, program: Program) -> tuple[Kernel, list[tuple[str
     return kernel, [(kernel.name, "chosen: runs any program")]
 
 
-def considered_kernels(op: Any, call: Any, device: Device) -> tuple[Candidate, list[Any]]:
-    """The first registered kernel that takes the call, and all with their verdicts."""
+def registered_kernels(op: Any, call: Any, device: Device) -> tuple[Candidate | None, list[Any]]:
+    """The first registered kernel that takes the call, if any, and all with their verdicts."""
     verdicts = []
     chosen = None
     for candidate in op.kernels.get(device_type(device), ()):
@@ -48,8 +49,32 @@ def considered_kernels(op: Any, call: Any, device: Device) -> tuple[Candidate, l
         else:
             chosen = candidate
             verdicts.append((candidate.name, "chosen"))
+    return chosen, verdicts
+
+
+def considered_kernels(op: Any, call: Any, device: Device) -> tuple[Candidate, list[Any]]:
+    """As `registered_kernels`; raises NotImplementedError where no kernel takes the call."""
+    chosen, verdicts = registered_kernels(op, call, device)
     if chosen is None:
         listed = "; ".join(f"{name}: {reason}" for name, reason in verdicts) or "none registered"
         raise call.error(NotImplementedError,
                          f"no kernel of {op.name} takes this call on {device} ({listed})")
     return chosen, verdicts
+
+
+def tensor_positions(op: Any, values: Any) -> tuple[int, ...]:
+    """Which arguments hold tensors."""
+    return tuple(
+        place for place, value in enumerate(values)
+        if isinstance(value, TensorBase)
+        or (isinstance(value, (tuple, list)) and value and isinstance(value[0], TensorBase))
+    )
+
+
+def number_positions(op: Any, values: Any) -> tuple[int, ...]:
+    """Which arguments are numbers given at run time."""
+    return tuple(
+        place for place, value in enumerate(values)
+        if op.kinds[place] == NUMBER
+        or (op.kinds[place] == TENSOR_OR_NUMBER and not isinstance(value, TensorBase))
+    )

@@ -31,6 +31,9 @@ class ViewBuilder:
         except (RuntimeError, ValueError, IndexError, TypeError) as failure:
             raise call.error(type(failure), str(failure)) from None
         plan = Plan(op, None, VIEW)
+        if not op.entry.gradient:
+            # detach: what has no gradient has no base either.
+            plan.statics = None
         if isinstance(found, list):
             pieces = [specs.intern(spec.device, spec.dtype, shape, strides)
                       for shape, strides, _ in found]

@@ -13,18 +13,22 @@ from typing import Any
 from slipstream.core.dispatch.entry import INDEX, LIBRARY
 from slipstream.core.dispatch.op import IN_PLACE, OUT
 from slipstream.core.engine import views as view_history
+from slipstream.core.engine.tape import tape
 from slipstream.core.launch.door import backend_of
 from slipstream.core.shapes.overlap import in_bytes, may_share, self_overlaps
 from slipstream.core.shapes.specs import specs
+from slipstream.core.shapes.strides import element_range
+from slipstream.core.vocab.dtypes import can_cast
 from slipstream.core.vocab.errors import explain
-from slipstream.core.vocab.modes import ModeState
-from slipstream.core.vocab.records import Node, Plan, Storage, TensorBase
+from slipstream.core.vocab.modes import ModeState, modes
+from slipstream.core.vocab.records import Node, Plan, Storage, TensorBase, slots
 
 
 class Hooks:
     """What writing needs of upper layers; set at import by wiring."""
 
     copy_of: Any = None
+    copy_into: Any = None
     move_bytes: Any = None
 
 
@@ -36,25 +40,48 @@ def begin_write(op: Any, plan: Plan, state: ModeState, values: Any, targets: tup
     """Check that ``targets`` may be written; return the arguments, overlapping ones copied."""
     flags = plan.rule is not None
     for target in targets:
-        if not isinstance(target, TensorBase):
-            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, "
-                            f"not {type(target).__name__}")
-        if target.storage.read_only:
-            raise _refusal(op, values, ValueError, "the memory of the output is read-only",
-                           "write to a clone()")
-        if self_overlaps(target.spec.shape, target.spec.strides):
-            raise _refusal(
-                op, values, RuntimeError,
-                "unsupported operation: more than one element of the written-to tensor refers to "
-                "a single memory location. Please clone() the tensor before performing the "
-                "operation.")
+        check_target(op, values, target)
+        if form == OUT and op.entry.kind == INDEX:
+            check_apart(op, values, target)
     if form == IN_PLACE:
         view_history.check_inplace(targets[0], state, flags)
     elif form == OUT and state.grad_enabled:
         _check_out_grad(op, values, targets, flags)
     if op.entry.kind in (INDEX, LIBRARY):
         values = _without_self(values, targets, form)
+    if form == IN_PLACE and flags and 0 in plan.rule.saves:
+        # The gradient needs the value that the write destroys.
+        kept = exact_copy(targets[0])
+        values = tuple([kept if value is targets[0] else value for value in values])
     return _without_overlap(values, targets, form)
+
+
+def check_target(op: Any, values: Any, target: Any) -> None:
+    """Raise unless the target is a tensor whose memory may be written, element by element."""
+    if not isinstance(target, TensorBase):
+        raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+    if target.storage.read_only:
+        raise _refusal(op, values, ValueError, "the memory of the output is read-only",
+                       "write to a clone()")
+    if self_overlaps(target.spec.shape, target.spec.strides):
+        raise _refusal(
+            op, values, RuntimeError,
+            "unsupported operation: more than one element of the written-to tensor refers to "
+            "a single memory location. Please clone() the tensor before performing the operation.")
+
+
+def check_apart(op: Any, values: Any, target: TensorBase) -> None:
+    """Raise where an ``out=`` tensor of an index op shares memory with an operand."""
+    opened = [each for value in values
+              for each in (value if isinstance(value, (list, tuple)) else (value,))]
+    for each in opened:
+        if isinstance(each, TensorBase) and each.spec.numel and target.spec.numel and (
+                _is_same(each, target) or _clashes(each, target)):
+            raise _refusal(
+                op, values, RuntimeError,
+                "unsupported operation: some elements of the input tensor and the written-to "
+                "tensor refer to a single memory location. Please clone() the tensor before "
+                "performing the operation.")
 
 
 def _check_out_grad(op: Any, values: Any, targets: tuple[Any, ...], flags: bool) -> None:
@@ -77,10 +104,10 @@ def _without_overlap(values: Any, targets: tuple[Any, ...], form: int) -> Any:
     for place, value in enumerate(values):
         if isinstance(value, TensorBase):
             if any(_clashes(value, target) for target in targets):
-                changed[place] = hooks.copy_of(value)
+                changed[place] = exact_copy(value)
         elif isinstance(value, (list, tuple)) and value and isinstance(value[0], TensorBase):
             changed[place] = [
-                hooks.copy_of(each) if any(_clashes(each, t) for t in targets) else each
+                exact_copy(each) if any(_clashes(each, t) for t in targets) else each
                 for each in value
             ]
     return tuple(changed)
@@ -93,11 +120,50 @@ def _without_self(values: Any, targets: tuple[Any, ...], form: int) -> Any:
     for place in range(first, len(values)):
         value = changed[place]
         if isinstance(value, TensorBase) and any(_is_same(value, t) for t in targets):
-            changed[place] = hooks.copy_of(value)
+            changed[place] = exact_copy(value)
         elif isinstance(value, (list, tuple)) and value and isinstance(value[0], TensorBase):
-            changed[place] = [hooks.copy_of(each) if any(_is_same(each, t) for t in targets)
+            changed[place] = [exact_copy(each) if any(_is_same(each, t) for t in targets)
                               else each for each in value]
     return tuple(changed)
+
+
+def exact_copy(source: TensorBase) -> TensorBase:
+    """A copy with the source's strides and history: a plan was made for these strides.
+
+    All memory between its first and its last element is copied, gaps too.
+    """
+    spec = source.spec
+    low, high = element_range(spec.shape, spec.strides, source.offset)
+    flat = _bare(specs.contiguous(spec.device, spec.dtype, (high - low + 1,)), source.storage, low)
+    tape.requires_grad(source)
+    copy = _bare(spec, hooks.copy_of(flat).storage, source.offset - low)
+    copy.record = source.record
+    return copy
+
+
+def _bare(spec: Any, storage: Storage, offset: int) -> TensorBase:
+    made = slots.tensor_class.__new__(slots.tensor_class)
+    made.spec, made.storage, made.offset = spec, storage, offset
+    return made
+
+
+def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
+    """Write the result of a compound op to the target of its in-place or ``out=`` form."""
+    if not isinstance(target, TensorBase) or not isinstance(result, TensorBase):
+        raise TypeError(f"{op.name}() has no such form: its results cannot be written to "
+                        f"{type(target).__name__}")
+    if form == OUT:
+        check_target(op, values, target)
+        check_apart(op, values, target)
+        if modes.current().grad_enabled:
+            _check_out_grad(op, values, (target,), tape.requires_grad(result))
+        if not can_cast(result.spec.dtype, target.spec.dtype):
+            raise _refusal(op, values, RuntimeError,
+                           f"Expected out tensor to have dtype {result.spec.dtype.name}, but got "
+                           f"{target.spec.dtype.name} instead")
+        fit_out(target, result.spec.shape)
+    hooks.copy_into.call_inplace((target, result), None)
+    return target
 
 
 def _is_same(source: TensorBase, target: TensorBase) -> bool:

@@ -11,7 +11,7 @@ from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.tape import tape
 from slipstream.core.engine.views import operations
-from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
@@ -19,6 +19,15 @@ AGAIN = ("Trying to backward through the graph a second time (or directly access
          "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
          "backward through the graph a second time or if you need to access saved tensors after "
          "calling backward.")
+
+
+class Checks:
+    """What every step of backward is checked for; `autograd.detect_anomaly` sets it."""
+
+    nan = False
+
+
+checks = Checks()
 
 
 class Walk:
@@ -120,6 +129,8 @@ class Walk:
         for edge, grad, spec in zip(node.edges, results, node.inputs, strict=True):
             fitted.append(None if edge is None or grad is None
                           else fit(grad, spec, node, len(fitted)))
+        if checks.nan:
+            _check_nan(node, fitted)
         if node.hooks:
             fitted = call_node_hooks(node.hooks, "post", fitted, tuple(grads))
         if not self.retain_graph:
@@ -137,6 +148,14 @@ class Walk:
             self.expected[target] -= 1
             if self.expected[target] == 0:
                 self.push(target)
+
+
+def _check_nan(node: Node, grads: list[Any]) -> None:
+    for place, grad in enumerate(grads):
+        if grad is not None and bool((grad != grad).any()):
+            file, line = decode_site(node.code, node.instruction)
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {place}th "
+                               f"output; it was recorded at {file}:{line}")
 
 
 def _zeros(grad: Any, spec: Spec, grads: list[Any]) -> Any:
@@ -190,10 +209,18 @@ def _added(before: TensorBase, grad: TensorBase) -> TensorBase:
     return operations.accumulate.call_inplace((before, grad), None)
 
 
-# How often the interpreter counts a list's only tensor, and a tensor's only storage.
-_probe = [TensorBase()]
-_probe[0].storage = Storage(None, 0, 0)
-ALONE = sys.getrefcount(_probe[0]), sys.getrefcount(_probe[0].storage)
+def _holders(grads: list[Any]) -> tuple[int, int]:
+    return sys.getrefcount(grads[0]), sys.getrefcount(grads[0].storage)
+
+
+def _probe() -> list[Any]:
+    tensor = TensorBase()
+    tensor.storage = Storage(None, 0, 0)
+    return [tensor]
+
+
+# What the interpreter counts for a list's only tensor and that tensor's only storage.
+ALONE = _holders(_probe())
 
 
 def _owned(grads: list[Any], create_graph: bool) -> TensorBase:
@@ -201,7 +228,7 @@ def _owned(grads: list[Any], create_graph: bool) -> TensorBase:
 
     ``a + b`` hands one gradient to both its inputs; hooks and callers may keep theirs.
     """
-    alone = (sys.getrefcount(grads[0]), sys.getrefcount(grads[0].storage)) == ALONE
+    alone = _holders(grads) == ALONE
     grad = grads[0]
     whole = grad.base is None and grad.storage.nbytes == grad.spec.nbytes
     if not alone or not whole or grad.storage.keep is not None:

@@ -8,6 +8,7 @@ cdef class Rule:
     cdef public tuple keeps
     cdef public bint saves_output
     cdef public bint materializes
+    cdef public bint follows_base
 
 cdef class SavedTensor:
     cdef public TensorBase tensor

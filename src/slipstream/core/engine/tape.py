@@ -35,6 +35,8 @@ class Rule:
         self.saves_output = False
         # Whether missing gradients of outputs reach ``apply`` as zeros.
         self.materializes = True
+        # Whether outputs that are views may take a new history of their base's.
+        self.follows_base = True
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs, one for each edge, from those of the outputs."""

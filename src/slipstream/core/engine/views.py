@@ -63,6 +63,13 @@ def _check_view(target: TensorBase, base: TensorBase, wants: bool, recording: bo
                            "multiple views. Such functions do not allow the output views to be "
                            "modified inplace.\n  mend: use separate indexing, such as x[0], or "
                            "clone()")
+    if node is not None and not node.rule.follows_base:
+        raise RuntimeError(f"Output {target.record.output} of {node.name()} is a view and is being "
+                           "modified inplace. This view was created inside a custom Function (or "
+                           "because an input was returned as-is) and the autograd logic to handle "
+                           "view+inplace would override the custom backward associated with the "
+                           "custom Function, leading to incorrect gradients.\n  mend: clone() the "
+                           "output of the custom Function")
     if recording:
         _check_span(base)
 

@@ -82,7 +82,7 @@ class LaunchDoor:
         start = time.perf_counter_ns()
         plan.backend.submit(plan, operands, numbers)
         end = time.perf_counter_ns()
-        details = {"plan": plan, "operands": [repr(t.spec) for t in operands], "numbers": numbers}
+        details = {"plan": plan, "operands": [t.spec for t in operands], "numbers": numbers}
         emit("launch", plan.kernel.name if plan.kernel is not None else "nothing",
              start, end, details)
 

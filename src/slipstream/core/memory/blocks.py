@@ -24,7 +24,6 @@ from slipstream.core.memory.pieces import LOCK, Pieces, Provider
 from slipstream.core.memory.segments import Segments
 from slipstream.core.memory.slabs import Shelf, Slab
 from slipstream.core.memory.statistics import out_of_memory
-from slipstream.core.native.host import HostMemory
 from slipstream.core.vocab.records import Memory
 
 # Large blocks are multiples of this, or of the provider's minimum.
@@ -215,7 +214,8 @@ class Allocator(Memory):
                 self.live_bytes -= shelf.size
             else:
                 self.give_large(address)
-                self.note_outside(nbytes, -1)
+                if nbytes <= self.small:
+                    self.note_outside(-1)
             self.requested_given += nbytes
             if self.listener is not None:
                 self.listener("free", address, nbytes)
@@ -243,14 +243,14 @@ class Allocator(Memory):
             raise self.error(self, nbytes)
         self.strays[address] = size
         self.count_large(size, nbytes)
-        self.note_outside(nbytes, 1)
+        if nbytes <= self.small:
+            self.note_outside(1)
         return address
 
-    def note_outside(self, nbytes: int, change: int) -> None:
+    def note_outside(self, change: int) -> None:
         """Count small blocks that lie in no slab: while there are any, none goes back at once."""
-        if nbytes <= self.small:
-            self.outside += change
-            self.direct = self.outside == 0 and self.listener is None
+        self.outside += change
+        self.direct = self.outside == 0 and self.listener is None
 
     def listen(self, listener: Callable[[str, int, int], Any] | None) -> None:
         """Call ``listener`` with ("allocate" or "free", address, size) from here on.
@@ -295,7 +295,7 @@ class Allocator(Memory):
         """A small block split from a segment."""
         address = self.take_large(nbytes)
         if address:
-            self.note_outside(nbytes, 1)
+            self.note_outside(1)
         return address
 
     def adopt_slab(self, slab: Slab, nbytes: int) -> int:
@@ -335,7 +335,3 @@ class Allocator(Memory):
         """The allocator itself, with all that came back made free: for looking at it."""
         self.alone(self.settle_now)
         return self
-
-
-# The allocator of the host's memory.
-host = Allocator(HostMemory())

@@ -7,8 +7,10 @@ step that changes its pools is one call of `Allocator.alone`.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
+from slipstream.core.memory.pieces import LOCK
 from slipstream.core.memory.slabs import Slab
 
 # Larger blocks are split from segments.
@@ -98,10 +100,27 @@ def empty(allocator: Any) -> None:
         pass
 
 
+def exclusive(work: Callable[..., int], allocator: Any, *arguments: Any) -> int:
+    """Let ``work`` change the growing segment and its piece together, one thread at a time.
+
+    Return 0 where the collector, in the middle of such work, runs what asks for more of it.
+    """
+    with LOCK:
+        if allocator.pieces.busy:
+            return 0
+        allocator.pieces.busy = True
+        try:
+            return work(allocator, *arguments)
+        finally:
+            allocator.pieces.busy = False
+
+
 def release_one(allocator: Any, nbytes: int) -> int:
     """Release one free piece, best one of ``nbytes``; return its size, 0 where there is none."""
     return (
-        release_segment(allocator, nbytes) or trim(allocator) or release_slab(allocator)
+        exclusive(release_segment, allocator, nbytes)
+        or exclusive(trim, allocator)
+        or release_slab(allocator)
     )
 
 
@@ -157,7 +176,7 @@ def grow_large(allocator: Any, nbytes: int) -> int:
     pieces = allocator.pieces
     size = round_up(nbytes, allocator.large.grain)
     for multiple in (SEGMENT, allocator.granularity):
-        taken = stretch(allocator, nbytes, multiple) if pieces.growing else 0
+        taken = exclusive(stretch, allocator, nbytes, multiple) if pieces.growing else 0
         if taken:
             return taken
         whole = round_up(size, multiple)

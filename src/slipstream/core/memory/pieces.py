@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from slipstream.core.memory.flows import Flow
 
-
 # One thread at a time asks a provider; uncompiled, the lock guards every pool too, for a thread may
 # lose the interpreter anywhere.  No child is born while another thread is half through a change.
 LOCK = threading.RLock()
@@ -51,7 +50,8 @@ class GrowingProvider(Provider, Protocol):
 class Pieces:
     """What an allocator holds of its provider's memory.
 
-    ``limit``: most bytes to reserve, 0 for no limit; ``reserved``: bytes; ``count``: pieces; both
+    ``limit``: most bytes to reserve, 0 for no limit; ``busy``: a segment is growing or shrinking
+    now; ``reserved``: bytes; ``count``: pieces; both
     also for large blocks alone.
     """
 
@@ -59,6 +59,7 @@ class Pieces:
         self.provider = provider
         self.growing = hasattr(provider, "extend")
         self.limit = 0
+        self.busy = False
         self.reserved, self.reserved_large = Flow(), Flow()
         self.count, self.count_large = Flow(), Flow()
 

@@ -107,3 +107,4 @@ cdef class TensorBase:
     cdef object __weakref__
 
 cdef Slots _slots
+cdef bint _are_operands(object a, object b)

@@ -1,3 +1,4 @@
+# cython: c_api_binop_methods=True
 """The records that every layer may hold: Spec, Storage, Plan, Node, TensorBase and their kin.
 
 They carry fields and almost no behaviour.  `TensorBase` has the operator slots of the hot
@@ -236,9 +237,13 @@ class GradRecord:
         self.name = None
 
 
-def _is_operand(value: object) -> bool:
-    """Whether an operator's other side is something that a slot handles."""
-    return isinstance(value, (TensorBase, int, float, complex, np.generic, abstract_numbers.Number))
+def _are_operands(a: object, b: object) -> bool:
+    """Whether an operator's sides are what a slot handles: tensors and numbers."""
+    if isinstance(a, TensorBase) and isinstance(b, TensorBase):
+        return True
+    other = b if isinstance(a, TensorBase) else a
+    return isinstance(other, (TensorBase, int, float, complex, np.generic,
+                              abstract_numbers.Number))
 
 
 class TensorBase:
@@ -248,52 +253,40 @@ class TensorBase:
     """
 
     def __add__(self, other: object) -> object:
-        return _slots.add.call2(self, other) if _is_operand(other) else NotImplemented
-
-    def __radd__(self, other: object) -> object:
-        return _slots.add.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.add.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __sub__(self, other: object) -> object:
-        return _slots.sub.call2(self, other) if _is_operand(other) else NotImplemented
-
-    def __rsub__(self, other: object) -> object:
-        return _slots.sub.call2(other, self) if _is_operand(other) else NotImplemented
+        return _slots.sub.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __mul__(self, other: object) -> object:
-        return _slots.mul.call2(self, other) if _is_operand(other) else NotImplemented
-
-    def __rmul__(self, other: object) -> object:
-        return _slots.mul.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.mul.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __truediv__(self, other: object) -> object:
-        return _slots.div.call2(self, other) if _is_operand(other) else NotImplemented
-
-    def __rtruediv__(self, other: object) -> object:
-        return _slots.div.call2(other, self) if _is_operand(other) else NotImplemented
+        return _slots.div.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __matmul__(self, other: object) -> object:
-        return _slots.matmul.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.matmul.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __neg__(self) -> object:
         return _slots.neg.call1(self)
 
     def __eq__(self, other: object) -> object:
-        return _slots.eq.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.eq.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __ne__(self, other: object) -> object:
-        return _slots.ne.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.ne.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __lt__(self, other: object) -> object:
-        return _slots.lt.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.lt.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __le__(self, other: object) -> object:
-        return _slots.le.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.le.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __gt__(self, other: object) -> object:
-        return _slots.gt.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.gt.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __ge__(self, other: object) -> object:
-        return _slots.ge.call2(self, other) if _is_operand(other) else NotImplemented
+        return _slots.ge.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __hash__(self) -> int:
         # Tensors are compared elementwise, so they hash by identity, as PyTorch's do.
@@ -306,6 +299,15 @@ slots = Slots()
 _slots = slots
 
 if not cython.compiled:
+    # Compiled, one slot serves both sides of an operator; uncompiled, Python asks for the other.
+    for _name in ("add", "sub", "mul", "truediv", "matmul"):
+        _slot = {"truediv": "div"}.get(_name, _name)
+        setattr(TensorBase, f"__r{_name}__", lambda self, other, slot=_slot: getattr(
+            slots, slot).call2(other, self) if _are_operands(other, self) else NotImplemented)
+    Storage.version = 0
+    Storage.read_only = False
+    Storage.keep = None
+    Storage.write_site = None
     # A compiled instance starts with None in these fields; an uncompiled one finds it here.
     TensorBase.record = None
     TensorBase.base = None

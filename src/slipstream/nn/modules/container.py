@@ -30,12 +30,11 @@ class _Numbered(Module):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            items = list(self._modules.items())[index]
-            return self._sliced(items)
+            return self._sliced(list(self._modules.items())[index])
         return self._modules[self._key(index)]
 
     def _sliced(self, items: list[tuple[str, Any]]) -> Any:
-        return type(self)(module for _, module in items)
+        raise NotImplementedError
 
     def __setitem__(self, index: int, module: Any) -> None:
         setattr(self, self._key(index), module)
@@ -151,6 +150,9 @@ class ModuleList(_Numbered):
         super().__init__()
         if modules is not None:
             self.extend(modules)
+
+    def _sliced(self, items: list[tuple[str, Any]]) -> ModuleList:
+        return type(self)(module for _, module in items)
 
     def insert(self, index: int, module: Any) -> None:
         """Put a module before the one at ``index``, as ``list.insert`` does."""

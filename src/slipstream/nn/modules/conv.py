@@ -72,15 +72,14 @@ class Conv2d(Module):
 
     def _sides(self) -> list[int]:
         """Pixels to add left, right, above and below."""
-        sides: list[int] = []
-        for place in (1, 0):
-            total = self.dilation[place] * (self.kernel_size[place] - 1)
-            if self.padding == "same":
-                # An odd total has its larger half behind.
-                sides += [total // 2, total - total // 2]
-            else:
-                sides += [0 if self.padding == "valid" else self.padding[place]] * 2
-        return sides
+        height, width = ((step * (size - 1)) for step, size in
+                         zip(self.dilation, self.kernel_size, strict=True))
+        if self.padding == "same":
+            # An odd total has its larger half behind.
+            return [width // 2, width - width // 2, height // 2, height - height // 2]
+        if isinstance(self.padding, str):
+            return [0, 0, 0, 0]
+        return [self.padding[1], self.padding[1], self.padding[0], self.padding[0]]
 
     def extra_repr(self) -> str:
         """What the printed module says of its options."""

@@ -48,10 +48,10 @@ class Hooks(State):
         exception ended the call, with None as output.
         """
         self._hooked = True
-        extra = (self._forward_hooks_with_kwargs,) if with_kwargs else ()
+        extra = [self._forward_hooks_with_kwargs] if with_kwargs else []
         if always_call:
-            extra += (self._forward_hooks_always_called,)
-        return _register(self._forward_hooks, hook, prepend, extra)
+            extra.append(self._forward_hooks_always_called)
+        return _register(self._forward_hooks, hook, prepend, tuple(extra))
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` when the inputs' gradients are known.

@@ -25,8 +25,9 @@ class LayerNorm(Module):
                  elementwise_affine: bool = True, bias: bool = True, device: Any = None,
                  dtype: ss.dtype | None = None) -> None:
         super().__init__()
-        single = isinstance(normalized_shape, int)
-        self.normalized_shape = (normalized_shape,) if single else tuple(normalized_shape)
+        if isinstance(normalized_shape, int):
+            normalized_shape = (normalized_shape,)
+        self.normalized_shape = tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):

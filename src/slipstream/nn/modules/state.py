@@ -26,11 +26,15 @@ class StateDict(OrderedDict[str, Any]):
         self._metadata = OrderedDict()
 
 
-class _IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict`` found missing and unexpected."""
-
+class _Keys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+
+class _IncompatibleKeys(_Keys):
+    """What ``load_state_dict`` found missing and unexpected."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
@@ -217,7 +221,7 @@ class State(Traversal):
         return add_hook(self._load_state_dict_post_hooks, hook)
 
 
-def _call_post_hook(hook: Callable[..., None], *arguments: Any) -> None:
+def _call_post_hook(hook: Callable[..., Any], *arguments: Any) -> None:
     if hook(*arguments) is not None:
         raise RuntimeError("a state_dict post hook changes the dict in place and returns None")
 

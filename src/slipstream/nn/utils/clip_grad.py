@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import slipstream as ss
 
-Tensors = ss.Tensor | Iterable[ss.Tensor]
+Tensors: TypeAlias = ss.Tensor | Iterable[ss.Tensor]
 
 
 def gradients(parameters: Tensors) -> list[ss.Tensor]:

@@ -120,5 +120,5 @@ class GrowingMachine(Machine):
 @pytest.mark.parametrize("machine", [Machine, GrowingMachine])
 def test_any_sequence(machine):
     case = machine.TestCase
-    case.settings = settings(deadline=None, max_examples=50, stateful_step_count=40)
+    case.settings = settings(deadline=None, max_examples=30, stateful_step_count=30)
     case("runTest").runTest()

@@ -11,8 +11,9 @@ import threading
 import pytest
 from fake_memory import COMPILED, FakeMemory, GrowingMemory, block_size
 
-from slipstream.core.memory.blocks import Allocator, host
+from slipstream.core.memory.blocks import Allocator
 from slipstream.core.memory.statistics import memory_stats
+from slipstream.core.native.host import HostMemory
 
 
 def churn(allocator, seed, steps, faults, shared):
@@ -116,6 +117,7 @@ def test_a_request_in_the_middle_of_another_one(nbytes):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_goes_on_by_itself():
+    host = Allocator(HostMemory())
     kept = host.allocate(1000)
     stop = threading.Event()
 

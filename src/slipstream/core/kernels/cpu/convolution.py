@@ -18,7 +18,7 @@ from slipstream.core.shapes.windows import Windows
 
 NARROW = ("float16", "bfloat16")
 # Elements of the columns that are made at a time.
-CHUNK = 1 << 18
+CHUNK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,38 +72,37 @@ def columns_of(padded: np.ndarray, layout: Layout) -> np.ndarray:
     return view.reshape(groups, lines, windows.kernel[0] * windows.kernel[1] * own)
 
 
-def weight_lines(weight: np.ndarray, groups: int) -> np.ndarray:
-    """The weight as (groups, kernel height * width * channels, outputs of a group)."""
+def weight_rows(weight: np.ndarray, groups: int) -> np.ndarray:
+    """The weight as (groups, outputs of a group, kernel height * width * channels)."""
     outputs, own, height, width = weight.shape
     split = weight.reshape(groups, outputs // groups, own, height, width)
-    return split.transpose(0, 3, 4, 2, 1).reshape(groups, height * width * own, outputs // groups)
+    return split.transpose(0, 1, 3, 4, 2).reshape(groups, outputs // groups, height * width * own)
 
 
-def grouped_lines(images: np.ndarray, groups: int) -> np.ndarray:
-    """Images as (groups, N * height * width, channels of a group)."""
+def channel_rows(images: np.ndarray, groups: int) -> np.ndarray:
+    """Images as (groups, channels of a group, N * height * width): copied by whole images."""
     batch, channels, height, width = images.shape
-    split = images.reshape(batch, groups, channels // groups, height, width)
-    return split.transpose(1, 0, 3, 4, 2).reshape(groups, batch * height * width,
-                                                  channels // groups)
+    turned = images.transpose(1, 0, 2, 3)
+    return turned.reshape(groups, channels // groups, batch * height * width)
 
 
 def forward(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
     """out[n, o] = bias[o] + the sum of weight[o] * window, for each window."""
     layout: Layout = plan.statics[0]
     out, images = layout.images(outputs[0]), layout.images(inputs[0])
-    weight = weight_lines(_wide(inputs[1]), layout.groups)
+    weight = weight_rows(_wide(inputs[1]), layout.groups)
     bias = _wide(inputs[2]) if len(inputs) > 2 else None
     windows, groups = layout.windows, layout.groups
     batch, channels = out.shape[:2]
     split = out.reshape(batch, groups, channels // groups, *windows.count)
     lines = windows.count[0] * windows.count[1]
-    for part in _chunks(batch, lines * weight.shape[1] * groups):
+    for part in _chunks(batch, lines * weight.shape[2] * groups):
         columns = columns_of(padded_images(_wide(images[part]), windows), layout)
-        product = np.matmul(columns, weight)
+        product = np.matmul(weight, columns.transpose(0, 2, 1))
         if bias is not None:
-            product += bias.reshape(groups, 1, -1)
-        product = product.reshape(groups, -1, *windows.count, channels // groups)
-        split[part] = product.transpose(1, 0, 4, 2, 3)
+            product += bias.reshape(groups, -1, 1)
+        product = product.reshape(groups, channels // groups, -1, *windows.count)
+        split[part] = product.transpose(2, 0, 1, 3, 4)
 
 
 def weight_grad(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...],
@@ -118,7 +117,7 @@ def weight_grad(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...],
     lines = windows.count[0] * windows.count[1]
     for part in _chunks(len(grad), lines * height * width * own * groups):
         columns = columns_of(padded_images(_wide(images[part]), windows), layout)
-        product = np.matmul(grouped_lines(_wide(grad[part]), groups).transpose(0, 2, 1), columns)
+        product = np.matmul(channel_rows(_wide(grad[part]), groups), columns)
         total = product if total is None else np.add(total, product, out=total)
     split = out.reshape(groups, kept, own, height, width)
     if total is None:
@@ -132,7 +131,7 @@ def input_grad(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...],
     """Each window's grad times the weight, added up where windows share a pixel."""
     layout: Layout = plan.statics[0]
     grad, weight = layout.images(inputs[0]), _wide(inputs[1])
-    out, groups, windows = layout.images(outputs[0]), layout.groups, layout.windows
+    out, windows = layout.images(outputs[0]), layout.windows
     lines = windows.count[0] * windows.count[1]
     rows, columns = windows.inside()
     for part in _chunks(len(out), lines * (grad.shape[1] + 2 * out.shape[1])):
@@ -144,7 +143,7 @@ def _spread(grad: np.ndarray, weight: np.ndarray, layout: Layout) -> np.ndarray:
     """The padded images that the grads of all windows add up to, one cell after another."""
     windows, groups = layout.windows, layout.groups
     own = weight.shape[1]
-    lines = grouped_lines(grad, groups)
+    lines = channel_rows(grad, groups).transpose(0, 2, 1)
     # (kernel height, width, groups, outputs of a group, channels of a group)
     cells = np.ascontiguousarray(
         weight.reshape(groups, -1, own, *windows.kernel).transpose(3, 4, 0, 1, 2))

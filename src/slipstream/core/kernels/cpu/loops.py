@@ -32,6 +32,8 @@ MEMORY = {**C_TYPES, "b1": "uint8_t"}
 STORED = {"bool": "uint8_t", "float16": "slip_float16", "bfloat16": "slip_bfloat16",
           "float32": "float", "float64": "double", "complex64": "slip_c64",
           "complex128": "slip_c128"}
+# Types that carry any bits of a size: copies between equal dtypes do not look at values.
+RAW = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "slip_c128"}
 # Single precision is accumulated in double; a sum in double carries what its additions lose.
 WIDER = {"f32": "f64", "c64": "c128"}
 CARRIED = ("f64", "c128")
@@ -333,6 +335,9 @@ def _all_loads() -> Iterator[Text]:
             name = f"load_{dtype.name}_{cls}"
             yield name, LOAD.substitute(name=name, memory=MEMORY[cls], stored=_stored(dtype),
                                         value=_widened(dtype, cls))
+    for size, raw in RAW.items():
+        name = f"load_raw_{size}"
+        yield name, LOAD.substitute(name=name, memory=raw, stored=raw, value="x")
 
 
 def _all_stores() -> Iterator[Text]:
@@ -342,6 +347,10 @@ def _all_stores() -> Iterator[Text]:
             yield name, STORE.substitute(
                 name=name, stored=_stored(dtype), memory=MEMORY[cls], type=C_TYPES[cls],
                 element=_element(cls, "s[i]"), value=_narrowed(cls, dtype))
+    for size, raw in RAW.items():
+        name = f"store_raw_{size}"
+        yield name, STORE.substitute(name=name, stored=raw, memory=raw, type=raw, element="s[i]",
+                                     value="x")
 
 
 def _literal(cls: str, value: complex) -> str:

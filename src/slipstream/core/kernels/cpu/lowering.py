@@ -8,6 +8,7 @@ every other one lives in a block buffer (a slot) that later values take over.
 
 from __future__ import annotations
 
+from slipstream.core.fuse.classes import natural_dtype
 from slipstream.core.fuse.primitives import PRIMITIVES
 from slipstream.core.vocab.programs import ROW, Program, Step
 
@@ -26,7 +27,9 @@ class Lowered:
     ``level``, ``size``, ``first``, ``last``, ``slot`` and ``expanded`` have an entry for each
     value (and one more for the number of inner elements, if a step counts them).  Steps are
     (loop's name, value, sources); ``uniform`` steps run once, ``rows`` and ``fulls`` are lists of
-    them for each phase, ``folds`` lists of (reduction's name, source, value).
+    them for each phase, ``folds`` lists of (reduction's name, source, value).  ``moves`` has, for
+    each operand, outputs first, the name of the loop that loads or stores it, and whether it is
+    stored as its class computes it.
     """
 
     def __init__(self, program: Program) -> None:
@@ -50,6 +53,7 @@ class Lowered:
         self.slots = 0
         self._set_slots()
         self.early = [self._may_be_early(place) for place in range(len(program.outputs))]
+        self.moves = self._raw_moves() if self._is_copy() else self._typed_moves()
 
     def _lists(self, more: int) -> list:
         return [[] for _ in range(self.phases + more)]
@@ -151,31 +155,62 @@ class Lowered:
     def _sources(self, step: Step) -> list[int]:
         return [self.count] if step.primitive == "count" else list(step.sources)
 
+    # ---- operands ----
+
+    def _is_copy(self) -> bool:
+        """Whether every output is an input of the same dtype: then bits are moved, not values."""
+        inputs = self.program.inputs
+        if self.program.steps:
+            return False
+        return all(output.value < len(inputs) and inputs[output.value].dtype is output.dtype
+                   for output in self.program.outputs)
+
+    def _raw_moves(self) -> list[tuple[str, bool]]:
+        for value, operand in enumerate(self.program.inputs):
+            self.size[value] = operand.dtype.itemsize
+        stores = [f"store_raw_{output.dtype.itemsize}" for output in self.program.outputs]
+        loads = [f"load_raw_{operand.dtype.itemsize}" for operand in self.program.inputs]
+        return [(name, True) for name in (*stores, *loads)]
+
+    def _typed_moves(self) -> list[tuple[str, bool]]:
+        moves = []
+        for output in self.program.outputs:
+            cls = self.program.class_of(output.value)
+            moves.append((f"store_{cls}_{output.dtype.name}", output.dtype is natural_dtype(cls)))
+        for operand in self.program.inputs:
+            natural = operand.dtype is natural_dtype(operand.cls)
+            moves.append((f"load_{operand.dtype.name}_{operand.cls}", natural))
+        return moves
+
     # ---- buffers ----
 
     def _set_slots(self) -> None:
         """Block buffers by a linear scan; what is stored or folded at a block's end stays."""
         held = {output.value for output in self.program.outputs}
         for phase in range(self.phases):
-            final = {source: place for place, (_, _, sources) in enumerate(self.fulls[phase])
-                     for source in sources}
             stays = held | {source for _, source, _ in self.folds[phase]}
-            free: list[int] = []
             used = 0
             for value in range(len(self.program.inputs)):
                 if self._needs_slot(value, phase):
                     self.slot[value] = used
                     used += 1
-            for place, (_, value, sources) in enumerate(self.fulls[phase]):
-                if self._needs_slot(value, phase):
-                    if not free:
-                        free.append(used)
-                        used += 1
-                    self.slot[value] = free.pop()
-                free += [self.slot[source] for source in set(sources)
-                         if final[source] == place and self._needs_slot(source, phase)
-                         and source not in stays]
-            self.slots = max(self.slots, used)
+            self.slots = max(self.slots, self._scan(phase, stays, used))
+
+    def _scan(self, phase: int, stays: set[int], used: int) -> int:
+        """Slots for the steps of a phase, of which ``used`` are taken; how many there are then."""
+        final = {source: place for place, (_, _, sources) in enumerate(self.fulls[phase])
+                 for source in sources}
+        free: list[int] = []
+        for place, (_, value, sources) in enumerate(self.fulls[phase]):
+            if self._needs_slot(value, phase):
+                if not free:
+                    free.append(used)
+                    used += 1
+                self.slot[value] = free.pop()
+            # Only now: a result never takes the place of its step's own operands.
+            free += [self.slot[source] for source in set(sources) - stays
+                     if final[source] == place and self._needs_slot(source, phase)]
+        return used
 
     def _needs_slot(self, value: int, phase: int) -> bool:
         return (self.level[value] == FULL and self.first[value] == phase

@@ -21,7 +21,7 @@ from typing import Any
 import cython
 import numpy as np
 
-from slipstream.core.fuse.classes import Number, natural_dtype, to_class
+from slipstream.core.fuse.classes import Number, to_class
 from slipstream.core.fuse.evaluator import evaluate
 from slipstream.core.kernels.cpu.lowering import Lowered
 from slipstream.core.vocab.programs import COMPUTE_CLASSES, ROW, Program
@@ -298,20 +298,18 @@ class Machine:
             program = lowered.program
             outputs: cython.int = len(program.outputs)
             for place, output in enumerate(program.outputs):
-                cls = program.class_of(output.value)
+                name, natural = lowered.moves[place]
                 self.code.operand[place].value = output.value
                 self.code.operand[place].itemsize = output.dtype.itemsize
-                self.code.operand[place].natural = output.dtype is natural_dtype(cls)
+                self.code.operand[place].natural = natural
                 self.code.operand[place].early = lowered.early[place]
-                self.code.operand[place].store = \
-                    table.stores[stores[f"store_{cls}_{output.dtype.name}"]].loop
+                self.code.operand[place].store = table.stores[stores[name]].loop
             for place, operand in enumerate(program.inputs):
-                natural = operand.dtype is natural_dtype(operand.cls)
+                name, natural = lowered.moves[outputs + place]
                 self.code.operand[outputs + place].value = place
                 self.code.operand[outputs + place].itemsize = operand.dtype.itemsize
                 self.code.operand[outputs + place].natural = natural
-                self.code.operand[outputs + place].load = \
-                    table.loads[loads[f"load_{operand.dtype.name}_{operand.cls}"]].loop
+                self.code.operand[outputs + place].load = table.loads[loads[name]].loop
 
     def _build_steps(self, lowered: Lowered) -> None:
         if cython.compiled:

@@ -13,6 +13,7 @@ int slip_started(void) { return 0; }
 #else
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #define THREADS_MOST 256
@@ -71,11 +72,16 @@ static void start_helpers(int count) {
     if (started >= count || pthread_attr_init(&attributes) != 0) return;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    /* Signals are for the threads of Python: a helper must not swallow what would wake one. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (started < count) {
         pthread_t thread;
         if (pthread_create(&thread, &attributes, helper, NULL) != 0) break;
         started++;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
 }
 

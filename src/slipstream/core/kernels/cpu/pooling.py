@@ -33,27 +33,56 @@ def largest(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], pla
     Cell after cell, all windows at a time.
     """
     windows: Windows = plan.statics[0]
-    images, out = inputs[0], outputs[0]
+    images = inputs[0]
     if images.dtype.name in NARROW:
         images = images.astype(np.float32)
+    if windows.padded != windows.size or not _among_numbers(outputs[0], images, windows):
+        _with_care(outputs[0], images, windows)
+
+
+def _cells(windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+    """Index of each window's first cell (padding has negative places), and of cells after it."""
+    rows, columns = [np.arange(n) * step - low for n, step, low in zip(
+        windows.count, windows.stride, windows.before, strict=True)]
+    below, beside = [np.arange(n) * apart for n, apart in zip(
+        windows.kernel, windows.dilation, strict=True)]
+    width = windows.size[1]
+    return (rows[:, None] * width + columns,
+            (below[:, None] * width + beside).reshape(-1))
+
+
+def _among_numbers(out: np.ndarray, images: np.ndarray, windows: Windows) -> bool:
+    """The short way for images without padding and nan; False if a nan was met."""
+    corner, moves = _cells(windows)
+    best = images[(..., *windows.cell(0, 0))].copy()
+    place = np.zeros(best.shape, np.intp)
+    wins = np.empty(best.shape, bool)
+    for number in range(1, len(moves)):
+        cell = images[(..., *windows.cell(*divmod(number, windows.kernel[1])))]
+        np.greater(cell, best, out=wins)
+        np.maximum(best, cell, out=best)
+        np.putmask(place, wins, moves[number])
+    if best.dtype.kind == "f" and np.isnan(best).any():
+        return False
+    np.add(place, corner, out=out)
+    return True
+
+
+def _with_care(out: np.ndarray, images: np.ndarray, windows: Windows) -> None:
+    """The long way: padding never wins, nan always."""
     padded = _padded(images, windows)
     floats = padded.dtype.kind == "f"
     best = np.full(out.shape, _lowest(padded.dtype), padded.dtype)
     index = np.empty(out.shape, np.int64)
     index[...] = first_places(windows)
-    rows, columns = [np.arange(n) * step - low for n, step, low in zip(
-        windows.count, windows.stride, windows.before, strict=True)]
-    width = windows.size[1]
-    corner = rows[:, None] * width + columns[None, :]
-    for row in range(windows.kernel[0]):
-        for column in range(windows.kernel[1]):
-            cell = padded[(..., *windows.cell(row, column))]
-            wins = cell > best
-            if floats:
-                wins |= np.isnan(cell)
-            moved = corner + (row * windows.dilation[0] * width + column * windows.dilation[1])
-            np.copyto(best, cell, where=wins)
-            np.copyto(index, moved, where=wins)
+    corner, moves = _cells(windows)
+    for number, move in enumerate(moves):
+        cell = padded[(..., *windows.cell(*divmod(number, windows.kernel[1])))]
+        wins = cell > best
+        if floats:
+            wins |= np.isnan(cell)
+        np.copyto(best, cell, where=wins)
+        np.copyto(index, corner + move, where=wins)
     out[...] = index
 
 

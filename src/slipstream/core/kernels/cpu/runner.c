@@ -99,7 +99,8 @@ static char *block_address(const worker *w, int operand, const block *k) {
 typedef struct { uint64_t low, high; } pair;
 
 static void transpose(char *dst, const char *src, int64_t rows, int64_t columns, int64_t size) {
-    if (size == 4) TRANSPOSE(uint32_t);
+    if (size == 2) TRANSPOSE(uint16_t);
+    else if (size == 4) TRANSPOSE(uint32_t);
     else if (size == 8) TRANSPOSE(uint64_t);
     else if (size == 1) TRANSPOSE(uint8_t);
     else TRANSPOSE(pair);
@@ -207,7 +208,8 @@ static void move_lines(const worker *w, int operand, char *buffer) {
 
 /* n copies of one element. */
 static void fill(char *dst, const char *src, int64_t size, int64_t n) {
-    if (size == 4) FILL(uint32_t);
+    if (size == 2) FILL(uint16_t);
+    else if (size == 4) FILL(uint32_t);
     else if (size == 8) FILL(uint64_t);
     else if (size == 1) FILL(uint8_t);
     else FILL(pair);

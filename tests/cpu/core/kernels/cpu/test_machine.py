@@ -148,6 +148,20 @@ def test_any_byte_is_a_bool() -> None:
     assert ours.tolist() == [1] + [0] * 255 or not COMPILED
 
 
+@pytest.mark.skipif(not COMPILED, reason="NumPy looks at values")
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda dtype: dtype.name)
+def test_copies_keep_every_bit(dtype: DType) -> None:
+    rng = np.random.default_rng(15)
+    program = Program((Input(dtype, dtype.compute),), (), (), (), (Output(0, dtype),))
+    for shape in ((3,), (5000,), (70, 90)):
+        raw = rng.integers(0, 256, (*shape, dtype.itemsize)).astype(np.uint8)
+        x = raw.reshape(*shape[:-1], -1).view(dtype.numpy)
+        for values in (x, x[::-1], x.T, x[..., ::2]):
+            ours = np.zeros(values.shape, dtype.numpy)
+            run(program, values.shape, (), [ours], [values])
+            assert ours.tobytes() == np.ascontiguousarray(values).tobytes()
+
+
 SHAPES = [(), (0,), (1,), (5,), (3, 0, 2), (1, 1), (4, 5), (33, 65), (2, 3, 4), (17, 1, 9),
           (2, 1, 3, 2), (3, 4, 2, 5), (2, 3, 1, 2, 3), (2, 1, 2, 2, 1, 3), (1500,), (3, 1500),
           (700, 3), (2, 600, 5), (5, 37, 40)]

@@ -1,0 +1,319 @@
+"""What a call does, layer by layer: ``explain``, plans as text, shares of time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from slipstream.core.api.library import op_named
+from slipstream.core.dispatch.modes import listening
+from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN
+from slipstream.core.engine.tape import SavedTensor
+from slipstream.core.fuse.printing import describe
+from slipstream.core.vocab.errors import describe_value
+from slipstream.core.vocab.events import TraceEvent
+from slipstream.core.vocab.modes import decode_site, modes
+
+LAYERS = ("dispatch", "plan", "allocation", "kernel", "tape", "wait")
+# The layer that the time of an event counts for.
+LAYER_OF = {"plan": "plan", "allocate": "allocation", "launch": "kernel", "tape": "tape",
+            "wait": "wait"}
+FORMS = {PLAIN: "", IN_PLACE: " in place", OUT: " out="}
+
+
+@dataclass
+class PlanReport:
+    """A plan as text: whether it was made or found, results, kernels considered, program."""
+
+    op: str
+    state: str
+    results: list[str]
+    kernel: str
+    considered: list[tuple[str, str]]
+    program: str
+
+    def __str__(self) -> str:
+        lines = [f"plan of {self.op} ({self.state})", f"  results   {', '.join(self.results)}",
+                 f"  kernel    {self.kernel}"]
+        lines += [f"  considered {name}: {verdict}" for name, verdict in self.considered]
+        if self.program:
+            lines += ["  program", *["    " + line for line in self.program.splitlines()]]
+        return "\n".join(lines)
+
+
+@dataclass
+class CallReport:
+    """One call of an op; ``inner`` holds the calls it made, ``microseconds`` a figure a layer."""
+
+    op: str
+    form: str
+    file: str
+    line: int
+    operands: dict[str, str]
+    plan: PlanReport | None = None
+    launches: list[str] = field(default_factory=list)
+    allocations: list[dict[str, Any]] = field(default_factory=list)
+    tape: list[dict[str, Any]] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
+    microseconds: dict[str, float] = field(default_factory=dict)
+    inner: list[CallReport] = field(default_factory=list)
+    start: int = 0
+
+    def __str__(self) -> str:
+        return "\n".join(_call_lines(self))
+
+
+@dataclass
+class Explanation:
+    """What `explain` saw: ``calls`` in order, ``waits`` outside them, the function's ``result``."""
+
+    calls: list[CallReport]
+    waits: list[str]
+    result: Any
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the result, as dicts, lists, numbers and strings."""
+        return {"calls": [asdict(call) for call in self.calls], "waits": list(self.waits)}
+
+    def __str__(self) -> str:
+        lines = [line for call in self.calls for line in _call_lines(call)]
+        lines += [f"wait: {wait}" for wait in self.waits]
+        return "\n".join(lines) or "no op was called"
+
+    __repr__ = __str__
+
+    def print(self) -> None:
+        """Print the text."""
+        print(self)
+
+
+def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Call ``fn(*args, **kwargs)`` once and tell what each op of it did, layer by layer.
+
+    Each call: the line that made it, the operands as dtype[shape]@device, the plan (found or made,
+    the kernels considered and why each was refused, the program as Python), allocations (new or
+    reused blocks), the tape node with the bytes it saves, waits, microseconds a layer.  Only the
+    calling thread is seen.  The figures include the cost of looking; raises what ``fn`` raises.
+    """
+    if not callable(fn):
+        raise TypeError(f"explain() needs a function to call, not {type(fn).__name__}")
+    seen = _Collector()
+    with listening(seen):
+        result = fn(*args, **kwargs)
+    calls, waits = seen.finish()
+    return Explanation(calls, waits, result)
+
+
+def describe_plan(op: Any, *args: Any, **kwargs: Any) -> PlanReport:
+    """The plan that ``op(*args, **kwargs)`` takes, without running it; ``op`` a name or function.
+
+    Prints as the kernels considered, each with the reason why it was refused or chosen, and the
+    program.  Raises ValueError for an op that has no plan since it calls others, and what the
+    call itself would raise.
+    """
+    found = op_named(op if isinstance(op, str) else getattr(op, "__name__", ""))
+    if found.compound:
+        raise ValueError(f"{found.name} has no plan of its own: it calls other ops")
+    before = len(found.plans)
+    plan = found.plan_for(modes.current(), found.bind(args, kwargs), None, PLAIN)
+    return plan_report(plan, len(found.plans) > before)
+
+
+def plan_report(plan: Any, made: bool) -> PlanReport:
+    """A plan as a report."""
+    recipe = plan.recipe
+    specs = plan.out_specs or (plan.out_spec,)
+    kernel = "none: another geometry over the same storage"
+    if plan.kernel is not None:
+        kernel = plan.kernel.name
+    traced = getattr(recipe, "traced", None)
+    program = ""
+    if traced is not None and hasattr(plan.kernel, "program"):
+        program = describe(traced.program, (*traced.operands, *traced.number_names))
+    return PlanReport(plan.op.name, "made" if made else "found", [repr(spec) for spec in specs],
+                      kernel, list(getattr(recipe, "considered", ())), program)
+
+
+class _Collector:
+    """Gathers this thread's events into reports; an event comes when what it tells of ended."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.pending: list[Any] = []
+
+    def __call__(self, event: TraceEvent) -> None:
+        if threading.get_ident() != self.thread or event.kind not in (*LAYER_OF, "call"):
+            return
+        if event.kind != "call":
+            self.pending.append(_digest(event))
+            return
+        first = len(self.pending)
+        while first and self.pending[first - 1].start >= event.start:
+            first -= 1
+        inside, self.pending[first:] = self.pending[first:], []
+        op = event.details["op"]
+        values = zip(op.names, event.details["arguments"], strict=True)
+        report = _report(op.name + FORMS[event.details["form"]], event, inside)
+        report.operands = {name: describe_value(value) for name, value in values}
+        self.pending.append(report)
+
+    def finish(self) -> tuple[list[CallReport], list[str]]:
+        """The outermost calls, and the waits outside them.
+
+        Plans that the tape carries out belong to no call of the user: each is shown as a call.
+        """
+        calls: list[CallReport] = []
+        waits: list[str] = []
+        loose: list[_Digest] = []
+        for item in self.pending:
+            if isinstance(item, CallReport):
+                calls.append(item)
+            elif item.event.kind == "wait":
+                waits.append(_wait_text(item.event))
+            else:
+                loose.append(item)
+                if item.event.kind == "launch":
+                    calls.append(_loose_call(item, loose))
+                    loose = []
+        return calls, waits
+
+
+@dataclass
+class _Digest:
+    """An event, with what has to be read of it at once: tensors are not kept alive."""
+
+    event: TraceEvent
+    start: int
+    facts: Any
+
+
+def _digest(event: TraceEvent) -> _Digest:
+    details = event.details
+    facts: Any = None
+    if event.kind == "plan":
+        facts = plan_report(details["plan"], details["made"])
+    elif event.kind == "allocate":
+        facts = {"nbytes": details["nbytes"], "block": details["block"]}
+    elif event.kind == "tape":
+        facts = _node_facts(details["node"])
+    elif event.kind == "launch":
+        facts = [repr(spec) for spec in details["operands"]]
+    kept = TraceEvent(event.kind, event.name, event.start, event.end, event.code,
+                      event.instruction, details if event.kind == "wait" else {})
+    return _Digest(kept, event.start, facts)
+
+
+def _node_facts(node: Any) -> dict[str, Any]:
+    saved = list(_saved_tensors(node))
+    return {"node": node.name(), "saved": [repr(each.tensor.spec) for each in saved],
+            "saved_bytes": sum(each.tensor.spec.nbytes for each in saved)}
+
+
+def _saved_tensors(node: Any) -> Iterator[Any]:
+    entries: list[Any] = [*(node.saved or ()), node.extra]
+    for entry in entries:
+        for each in entry if isinstance(entry, list) else [entry]:
+            if isinstance(each, SavedTensor) and each.tensor is not None:
+                yield each
+
+
+def _report(name: str, event: TraceEvent, inside: list[Any]) -> CallReport:
+    op, _, form = name.partition(" ")
+    own = [item for item in inside if isinstance(item, _Digest)]
+    # The site of the call is that of its own first event: calls inside may have noted theirs.
+    site = own[0].event if own else event
+    file, line = decode_site(site.code, site.instruction)
+    report = CallReport(op, form, file, line, {}, start=event.start)
+    report.inner = [item for item in inside if isinstance(item, CallReport)]
+    times = dict.fromkeys(LAYERS, 0)
+    for item in own:
+        times[LAYER_OF[item.event.kind]] += item.event.end - item.event.start
+        _take_in(report, item)
+    inner = sum(sum(each.microseconds.values()) for each in report.inner)
+    spent = event.end - event.start - sum(times.values())
+    report.microseconds = {layer: times[layer] / 1000 for layer in LAYERS}
+    report.microseconds["dispatch"] = max(spent / 1000 - inner, 0.0)
+    return report
+
+
+def _take_in(report: CallReport, item: _Digest) -> None:
+    kind = item.event.kind
+    if kind == "plan":
+        report.plan = item.facts
+    elif kind == "allocate":
+        report.allocations.append(item.facts)
+    elif kind == "tape":
+        report.tape.append(item.facts)
+    elif kind == "launch":
+        report.launches.append(item.event.name)
+    else:
+        report.waits.append(_wait_text(item.event))
+
+
+def _loose_call(launch: _Digest, items: list[_Digest]) -> CallReport:
+    plan = next((item.facts for item in items if item.event.kind == "plan"), None)
+    first = items[0].event
+    event = TraceEvent("call", first.name, first.start, launch.event.end, launch.event.code,
+                       launch.event.instruction, {})
+    report = _report(plan.op if plan is not None else launch.event.name, event, list(items))
+    count = len(plan.results) if plan is not None else 0
+    report.operands = {f"operand {place}": text
+                       for place, text in enumerate(launch.facts[count:])}
+    return report
+
+
+def _wait_text(event: TraceEvent) -> str:
+    return f"{event.name} on {event.details.get('device', '?')}, {_micro(event.end - event.start)}"
+
+
+def _micro(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1000:.1f} µs"
+
+
+def _call_lines(call: CallReport, depth: int = 0) -> list[str]:
+    where = f"{call.file}:{call.line}" if call.file else "inside slipstream"
+    lines = [f"{call.op}{' ' if call.form else ''}{call.form}  at {where}"]
+    lines += [f"  {name}: {text}" for name, text in call.operands.items()]
+    if call.plan is not None:
+        lines += ["  " + line for line in str(call.plan).splitlines()]
+    for each in call.allocations:
+        lines.append(f"  allocation {each['nbytes']} bytes, {each['block']} block")
+    for each in call.tape:
+        saved = ", ".join(each["saved"]) or "nothing"
+        lines.append(f"  tape      {each['node']} saves {saved} ({each['saved_bytes']} bytes)")
+    lines += [f"  wait      {text}" for text in call.waits] or ["  wait      none"]
+    lines.append("  time      " + ", ".join(f"{layer} {value:.1f} µs"
+                                            for layer, value in call.microseconds.items() if value))
+    lines += [line for inner in call.inner for line in _call_lines(inner, depth + 1)]
+    return ["    " * (depth > 0) + line for line in lines]
+
+
+@contextmanager
+def time_shares() -> Iterator[dict[str, float]]:
+    """Measure a block; at its end the dict that it got holds each part's share of the time.
+
+    ``kernels``: inside kernels; ``waits``: waiting for devices; ``dispatch``: all else, the
+    block's own Python too.  Every call takes its usual road; a launch costs an event more.
+    """
+    shares: dict[str, float] = {}
+    spent = {"kernels": 0, "waits": 0}
+
+    def listen(event: TraceEvent) -> None:
+        part = {"launch": "kernels", "wait": "waits"}.get(event.kind)
+        if part is not None:
+            spent[part] += event.end - event.start
+
+    start = time.perf_counter_ns()
+    modes.listeners = [*(modes.listeners or ()), listen]
+    try:
+        yield shares
+    finally:
+        left = [each for each in modes.listeners or () if each is not listen]
+        modes.listeners = left or None
+    total = max(time.perf_counter_ns() - start, 1)
+    shares["dispatch"] = max(total - sum(spent.values()), 0) / total
+    shares.update({part: nanoseconds / total for part, nanoseconds in spent.items()})

@@ -1,0 +1,62 @@
+"""Updates: a formula from old values to new ones, written in place as one kernel."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from slipstream.core.dispatch.entry import COMPOSITE, Entry
+from slipstream.core.dispatch.formulas import formula_builder
+from slipstream.core.dispatch.op import OUT, Op
+from slipstream.core.vocab.dtypes import promote
+from slipstream.core.vocab.modes import modes
+
+Update = Callable[[Any], tuple[Any, ...]]
+_ops: dict[Any, Op] = {}
+
+
+def apply_update(formula: Update, targets: Mapping[str, Any], inputs: Mapping[str, Any],
+                 numbers: Mapping[str, Any]) -> None:
+    """Write what ``formula`` makes of all tensors and numbers into ``targets``, in place.
+
+    ``formula`` is called with one namespace holding targets, inputs and numbers by name, and
+    returns the new values of the targets in their order.  All operands have one shape or
+    broadcast to that of the targets; numbers are run-time values, so another learning rate makes
+    no new kernel.  Raises RuntimeError for shapes that differ.
+    """
+    tensors = {**targets, **inputs}
+    key = (formula, tuple(targets), tuple(inputs), tuple(numbers))
+    op = _ops.get(key)
+    if op is None:
+        op = _ops[key] = _update_op(formula, tuple(tensors), tuple(numbers))
+    state = modes.current()
+    before = state.grad_enabled
+    state.grad_enabled = False
+    modes.note_site(state)
+    try:
+        op.dispatch(state, (*tensors.values(), *numbers.values()), tuple(targets.values()), OUT)
+    finally:
+        state.grad_enabled = before
+
+
+def _update_op(formula: Update, tensors: tuple[str, ...], numbers: tuple[str, ...]) -> Op:
+    declared = [f"Tensor {name}" for name in tensors] + [f"Number {name}" for name in numbers]
+
+    def joint(**known: Any) -> tuple[Any, ...]:
+        return tuple(formula(SimpleNamespace(**known)))
+
+    joint.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (*tensors, *numbers)])
+    name = getattr(formula, "__name__", "update")
+    return Op(Entry(f"{name}({', '.join(declared)})", COMPOSITE, formula=joint,
+                    promotion=_update_dtypes), formula_builder)
+
+
+def _update_dtypes(call: Any) -> Any:
+    common = None
+    for tensor in call.tensors():
+        dtype = tensor.spec.dtype
+        common = dtype if common is None else promote(common, dtype)
+    return common, tuple(target.spec.dtype for target in call.target)

@@ -1,0 +1,48 @@
+"""The trace events of the door in: plans, allocations, tape nodes; taken only while one listens."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from slipstream.core.engine.tape import tape
+from slipstream.core.launch.door import emit
+from slipstream.core.vocab.records import Node
+
+
+def reserved_bytes(memory: Any) -> int:
+    """How many bytes an allocator ever took from the system; 0 where it has no memory."""
+    pieces = getattr(memory, "pieces", None)
+    return 0 if pieces is None else int(pieces.reserved.taken)
+
+
+def traced_allocation(backend: Any, nbytes: int) -> int:
+    """A block of the backend's memory, with an event that says whether it had to be reserved."""
+    before = reserved_bytes(backend.memory)
+    start = time.perf_counter_ns()
+    address: int = backend.memory.allocate(nbytes)
+    end = time.perf_counter_ns()
+    fresh = reserved_bytes(backend.memory) > before
+    emit("allocate", backend.name, start, end,
+         {"address": address, "nbytes": nbytes, "block": "new" if fresh else "reused"})
+    return address
+
+
+def traced_node(rule: Any, values: Any, state: Any) -> Node:
+    """A tape node, with an event."""
+    start = time.perf_counter_ns()
+    node = tape.make_node(rule, values, state)
+    emit("tape", rule.name, start, time.perf_counter_ns(), {"node": node})
+    return node
+
+
+def traced_record(rule: Any, values: Any, outs: tuple[Any, ...], state: Any) -> None:
+    """Record a call on the tape, with an event."""
+    start = time.perf_counter_ns()
+    node = tape.record(rule, values, outs, state)
+    emit("tape", rule.name, start, time.perf_counter_ns(), {"node": node})
+
+
+def emit_plan(plan: Any, start: int, made: bool) -> None:
+    """Tell that a call's plan was found or made."""
+    emit("plan", plan.op.name, start, time.perf_counter_ns(), {"plan": plan, "made": made})
