@@ -33,8 +33,9 @@ OPTIMIZE = ["-O2", "-g0", "-ffp-contract=off"]
 LOOP_FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-pthread"]
 DIRECTIVES = {
     "language_level": 3,
-    "boundscheck": False,
-    "wraparound": False,
+    # Lists and tuples keep Python's indexing: negative places, and IndexError past the end.
+    "boundscheck": True,
+    "wraparound": True,
     "initializedcheck": False,
     "cdivision": True,
     "binding": True,

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.install import functions
 
 conv2d = ss.conv2d
 cross_entropy = ss.cross_entropy
@@ -116,3 +117,8 @@ def pad_images(input: ss.Tensor, padding: Any, mode: str) -> ss.Tensor:
     rows = ss.tensor(pad_indices(height, top, bottom, mode), device=input.device)
     columns = ss.tensor(pad_indices(width, left, right, mode), device=input.device)
     return input[..., rows.reshape(-1, 1), columns]
+
+
+# Every other function of this namespace is the op itself, as its entry says.
+for _name, _function in functions["nn.functional"].items():
+    globals().setdefault(_name, _function)

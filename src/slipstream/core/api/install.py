@@ -33,7 +33,7 @@ INPLACE = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv_
 def install() -> None:
     """Install everything; once, at import."""
     for op in list(table.values()):
-        _install_op(op)
+        install_op(op)
     for dunder, name in OPERATORS.items():
         if name in table:
             setattr(Tensor, dunder, method_of(table[name]))
@@ -42,7 +42,8 @@ def install() -> None:
             setattr(Tensor, dunder, inplace_of(table[name]))
 
 
-def _install_op(op: Op) -> None:
+def install_op(op: Op) -> None:
+    """Install the methods and functions of one op."""
     entry = op.entry
     for name in (op.name, *[name for name in entry.aliases if "." not in name]):
         if entry.method and op.names and op.names[0] in ("self", "input"):
@@ -74,4 +75,4 @@ def function_namespace(module: str) -> SimpleNamespace:
     return SimpleNamespace(**functions.get(module, {}))
 
 
-__all__ = ["FAMILIES", "functions", "install"]
+__all__ = ["FAMILIES", "functions", "install", "install_op"]

@@ -84,6 +84,14 @@ def no_complex(call: Any) -> None:
                              f"{call.op.name} is not supported for complex operands")
 
 
+def real_floats(call: Any) -> None:
+    """Only real floating operands."""
+    for value in call.tensors():
+        if value.spec.dtype.category != 2:
+            raise call.error(RuntimeError, f'"{call.op.name}" not implemented for '
+                                           f"{value.spec.dtype.name}")
+
+
 def integral(call: Any) -> None:
     """Only integers and bools have bits."""
     for value in _operands(call):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
@@ -61,6 +63,12 @@ def _lost(g: Any) -> Any:
     return g.where((g == g) & (g != g), 0)
 
 
+def _cast_reference(x: Any, dtype: Any) -> Any:
+    if dtype.category < 3 and np.iscomplexobj(x):
+        x = x.real
+    return x != 0 if dtype is dtypes.bool_ else x.astype(dtype.numpy)
+
+
 def _cast_back(g: Any, spec: Any) -> Any:
     """The gradient of a cast; as a formula, storing the result casts it."""
     return ops.cast_like.call((g, spec), None) if isinstance(g, TensorBase) else g
@@ -77,6 +85,8 @@ define(Entry(
     formula=lambda self: self,
     gradient={"self": lambda g, self_spec: _cast_back(g, self_spec)},
     promotion=_cast_dtypes, layout=_format_layout, path="", method=False,
+    samples=samples.with_arguments(*[((3, 4), (dtype,)) for dtype in dtypes.ALL]),
+    reference=_cast_reference,
     doc="A copy in another dtype.",
 ))
 define(Entry(
@@ -91,7 +101,9 @@ define(Entry(
     "fill(Tensor self, Tensor|Number value)", POINTWISE,
     formula=lambda value: value, check=_fill_check,
     gradient={"self": _lost, "value": lambda g: g}, promotion=_fill_dtypes,
-    converts=True, inplace=True, path="fill",
+    converts=True, inplace=True, path="fill", samples=samples.with_arguments(
+        ((3, 4), (2,)), ((), (1.5,)), ((2, 0), (True,))),
+    reference=lambda x, value: np.full(x.shape, value),
     doc="self's shape and dtype, every element the value.",
 ))
 
@@ -115,7 +127,7 @@ def _cast(self: Any, dtype: Any, memory_format: Any = None) -> Any:
 
 
 define(Entry("contiguous(Tensor self, *, any memory_format=None)", COMPOUND, function=_contiguous,
-             path="", doc="The tensor itself if it is in the memory format, else such a copy."))
+             path="", samples=samples.unary, reference=lambda x: x, doc="The tensor itself if it is in the memory format, else such a copy."))
 define(Entry("cast(Tensor self, dtype dtype)", COMPOUND, function=_cast, path="", method=False,
              doc="The tensor itself if it has the dtype, else a copy in it."))
 define(Entry("cast_like(Tensor self, any spec)", COMPOUND, path="", method=False,
@@ -128,7 +140,8 @@ for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64),
                       ("cfloat", dtypes.complex64), ("cdouble", dtypes.complex128)):
     define(Entry(f"{_name}(Tensor self, any memory_format=None)", COMPOUND, path="",
                  function=lambda self, memory_format, dtype=_dtype: _cast(
-                     self, dtype, memory_format),
+                     self, dtype, memory_format), samples=samples.unary,
+                 reference=lambda x, dtype=_dtype: _cast_reference(x, dtype),
                  doc=f"The tensor as {_dtype.name}."))
 
 

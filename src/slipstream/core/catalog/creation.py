@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, CREATION, POINTWISE, Entry
@@ -96,21 +97,27 @@ def creation(signature: str, function: Any, doc: str, **facts: Any) -> None:
     define(Entry(signature, COMPOUND, function=function, doc=doc, **facts))
 
 
+_sizes = samples.plain_arguments(((2, 3),), ((),), ((0, 2),))
+UNSET = {"samples": "its elements are not set"}
 creation(f"empty(int... size, *, {TAIL}, any memory_format=None)", _empty,
-         "A tensor whose elements are not set.")
+         "A tensor whose elements are not set.", exceptions=UNSET)
 creation(f"empty_strided(int[] size, int[] stride, *, {TAIL})",
          lambda size, stride, dtype, layout, device, requires_grad, pin_memory: _grad(
              ops.empty_strided_memory.call((tuple(size), tuple(stride), dtype, None, device), None),
              requires_grad),
-         "A tensor of given strides whose elements are not set.")
+         "A tensor of given strides whose elements are not set.", exceptions=UNSET)
 creation(f"zeros(int... size, *, {TAIL})",
          lambda size, dtype, layout, device, requires_grad, pin_memory: filled(
-             size, 0, dtype, device, requires_grad), "Zeros.")
+             size, 0, dtype, device, requires_grad), "Zeros.",
+         samples=_sizes, reference=np.zeros)
 creation(f"ones(int... size, *, {TAIL})",
          lambda size, dtype, layout, device, requires_grad, pin_memory: filled(
-             size, 1, dtype, device, requires_grad), "Ones.")
+             size, 1, dtype, device, requires_grad), "Ones.",
+         samples=_sizes, reference=np.ones)
 creation(f"full(int[] size, any fill_value, *, {TAIL})", _full,
-         "One value everywhere; its dtype is the value's unless given.")
+         "One value everywhere; its dtype is the value's unless given.",
+         samples=samples.plain_arguments(((2, 3), 2.5), ((), 7), ((0, 2), True), ((2,), 1 + 2j)),
+         reference=np.full)
 
 
 def _like(value: Any) -> Any:
@@ -129,12 +136,22 @@ def _like(value: Any) -> Any:
     return make
 
 
+def _known(value: Any, shapes: Any) -> dict[str, Any]:
+    """Samples and the reference of a function that makes tensors of one value, if it has one."""
+    if value is None:
+        return {"exceptions": UNSET}
+    return {"samples": shapes, "reference": lambda x, shape=None: np.full(
+        x.shape if shape is None else shape, value)}
+
+
 for _name, _value in (("empty", None), ("zeros", 0), ("ones", 1)):
     creation(f"{_name}_like(Tensor self, *, {TAIL}, any memory_format=None)", _like(_value),
-             f"{_name} of the shape, dtype and layout of self.")
+             f"{_name} of the shape, dtype and layout of self.", **_known(_value, samples.unary))
 creation(f"full_like(Tensor self, any fill_value, *, {TAIL}, any memory_format=None)",
          lambda self, fill_value, *rest: _like(None)(self, *rest, fill_value=fill_value),
-         "One value in the shape, dtype and layout of self.")
+         "One value in the shape, dtype and layout of self.",
+         samples=samples.with_arguments(((2, 3), (2,)), ((), (True,)), ((0, 2), (3,))),
+         reference=lambda x, value: np.full(x.shape, value))
 
 
 def _new(value: Any) -> Any:
@@ -152,11 +169,14 @@ def _new(value: Any) -> Any:
 
 for _name, _value in (("empty", None), ("zeros", 0), ("ones", 1)):
     creation(f"new_{_name}(Tensor self, int... size, *, {TAIL})", _new(_value),
-             f"{_name} with the dtype and device of self.", path="", method=True)
+             f"{_name} with the dtype and device of self.", path="", method=True,
+             **_known(_value, samples.with_arguments(((2,), ((3, 2),)), ((), ((),)))))
 creation(f"new_full(Tensor self, int[] size, any fill_value, *, {TAIL})",
          lambda self, size, fill_value, dtype, layout, device, requires_grad, pin_memory: filled(
              size, fill_value, dtype or self.spec.dtype, device or self.spec.device, requires_grad),
-         "One value with the dtype and device of self.", path="", method=True)
+         "One value with the dtype and device of self.", path="", method=True,
+         samples=samples.with_arguments(((2,), ((3, 2), 2)), ((), ((), True))),
+         reference=lambda x, shape, value: np.full(shape, value))
 
 
 def _count(start: Any, end: Any, step: Any) -> int:
@@ -200,4 +220,5 @@ def _arange(start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: An
 
 
 creation(f"arange(any start, any end=None, any step=1, *, {TAIL})", _arange,
-         "start, start + step, ... up to but without end.")
+         "start, start + step, ... up to but without end.", reference=np.arange,
+         samples=samples.plain_arguments((5,), (2, 7), (7, 2, -2), (0.5, 3.0, 0.25), (0,)))

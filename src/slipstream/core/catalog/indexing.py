@@ -390,11 +390,13 @@ def items_of(self: Any, indices: Any) -> tuple[Any, ...]:
     if not isinstance(indices, (tuple, list)):
         raise TypeError("index_put(): argument 'indices' must be tuple of Tensors, not "
                         f"{type(indices).__name__}")
-    found = []
+    found: list[Any] = []
     for item in indices:
-        if item is not None and item.spec.dtype is dtypes.uint8:
-            item = ops.ne.call((item, 0), None)
-        found.append(slice(None) if item is None else item)
+        if item is None:
+            found.append(slice(None))
+        else:
+            byte = item.spec.dtype is dtypes.uint8
+            found.append(ops.ne.call((item, 0), None) if byte else item)
     return tuple(found)
 
 

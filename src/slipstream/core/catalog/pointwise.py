@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.catalog import checks
-from slipstream.core.catalog.samples import binary, comparisons, exponents, masks, unary
+from slipstream.core.catalog.samples import (
+    binary,
+    bounded,
+    comparisons,
+    exponents,
+    filled,
+    fused,
+    masks,
+    unary,
+)
 from slipstream.core.catalog.table import define
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import POINTWISE, Entry
@@ -191,7 +200,7 @@ define(Entry(
     gradient={"self": lambda g, mask: where(mask, 0, g),
               "value": lambda g, mask: where(mask, g, 0)},
     promotion=promotion.cast_to_self, path="masked_fill", inplace=True, check=checks.mask,
-    samples=None, doc="self with value where mask; mask broadcasts to self.",
+    samples=filled, reference=lambda x, mask, value: np.where(mask, value, x), doc="self with value where mask; mask broadcasts to self.",
 ))
 define(Entry(
     "clamp(Tensor self, Tensor|Number min=None, Tensor|Number max=None)", POINTWISE,
@@ -199,7 +208,7 @@ define(Entry(
     gradient={"self": lambda g, self, min, max: checks.inside(g, self, min, max),
               "min": lambda g, self, min, max: checks.below(g, self, min, max),
               "max": lambda g, self, min, max: checks.above(g, self, min, max)},
-    path="clamp", inplace=True, out=True, aliases=("clip",), check=checks.bounds,
+    path="clamp", inplace=True, out=True, aliases=("clip",), check=checks.bounds, samples=bounded,
     reference=lambda x, min=None, max=None: np.clip(x, min, max), dtypes=("int", "float"),
     doc="self limited to [min, max]; nan stays; min > max gives max; slope 1 at the bounds.",
 ))
@@ -208,7 +217,8 @@ define(Entry(
     formula=lambda self, factor, addend: self.fma(factor, addend),
     gradient={"self": lambda g, factor: g * factor, "factor": lambda g, self: g * self,
               "addend": lambda g: g},
-    path="fma", dtypes=("float",), doc="self * factor + addend, rounded once.",
+    path="fma", dtypes=("float",), check=checks.real_floats, samples=fused,
+    reference=lambda x, factor, addend: x * factor + addend, doc="self * factor + addend, rounded once.",
 ))
 define(Entry(
     "gelu(Tensor self, *, str approximate='none')", POINTWISE,

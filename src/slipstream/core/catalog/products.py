@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import samples
 from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
@@ -111,8 +112,12 @@ def _ranked(name: str, rank: int) -> Any:
 
 
 define(Entry("mm(Tensor self, Tensor mat2)", COMPOUND, function=_ranked("mm", 2), path="mm",
+             out=True, dtypes=("int", "float", "complex"), reference=np.matmul,
+             samples=samples.products(((3, 4), (4, 2)), ((2, 0), (0, 3))),
              doc="Product of two matrices."))
 define(Entry("bmm(Tensor self, Tensor mat2)", COMPOUND, function=_ranked("bmm", 3), path="bmm",
+             out=True, dtypes=("int", "float", "complex"), reference=np.matmul,
+             samples=samples.products(((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))),
              doc="Products of two batches of matrices."))
 
 
@@ -148,6 +153,8 @@ define(Entry(
               "mat1": lambda g, mat2, alpha: ops.matmul(g, _turned(conj(mat2))) * conj(alpha),
               "mat2": lambda g, mat1, alpha: ops.matmul(_turned(conj(mat1)), g) * conj(alpha)},
     path="addmm", out=True, inplace=True, dtypes=("int", "float", "complex"),
+    samples=samples.products(((3, 2), (3, 4), (4, 2)), ((2,), (3, 4), (4, 2), {"beta": 2}),
+                             ((), (3, 4), (4, 2), {"alpha": 3, "beta": 0}), ((3, 2), (3, 0), (0, 2))),
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
     doc="beta * self + alpha * (mat1 @ mat2); self is ignored where beta is 0.",
 ), cpu=array_candidate("numpy addmm", products.addmm))
@@ -163,5 +170,8 @@ def _linear(input: Any, weight: Any, bias: Any) -> Any:
 
 
 define(Entry("linear(Tensor input, Tensor weight, Tensor? bias=None)", COMPOUND, function=_linear,
-             path="nn.functional.linear", method=False,
+             path="nn.functional.linear", method=False, dtypes=("int", "float", "complex"),
+             samples=samples.products(((3, 4), (2, 4)), ((3, 4), (2, 4), (2,)),
+                                      ((2, 3, 4), (2, 4), (2,)), ((4,), (2, 4), (2,))),
+             reference=lambda x, weight, bias=0: x @ weight.T + bias,
              doc="input @ weight^T + bias; input [..., in], weight [out, in], bias [out]."))

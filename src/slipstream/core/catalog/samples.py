@@ -160,3 +160,61 @@ def tables() -> list[Sample]:
     x = _random(37, 5, 3)
     return [((x, np.array([1, 4, 1])), {}), ((x, np.array([[0, 2], [3, 3]])), {}),
             ((x, np.array(2)), {})]
+
+
+# -- views, copies, new tensors ------------------------------------------------------------------
+def with_arguments(*rows: tuple[tuple[int, ...], tuple[Any, ...]]) -> Any:
+    """Samples of one operand of each shape, followed by the row's arguments."""
+
+    def make() -> list[Sample]:
+        return [((_random(40 + place, *shape), *arguments), {})
+                for place, (shape, arguments) in enumerate(rows)]
+
+    return make
+
+
+def plain_arguments(*rows: tuple[Any, ...]) -> Any:
+    """Samples of the arguments alone."""
+    return lambda: [(row, {}) for row in rows]
+
+
+def alike(*rows: tuple[int, ...]) -> Any:
+    """Samples of two operands of the row's shapes."""
+
+    def make() -> list[Sample]:
+        return [((_random(60, *first), _random(61, *second)), {}) for first, second in rows]
+
+    return make
+
+
+def bounded() -> list[Sample]:
+    """An operand and one or two bounds, numbers and tensors."""
+    x, low, high = _random(30, 3, 4), _random(31, 4), _random(32, 3, 1)
+    return [((x, -1, 1), {}), ((x,), {"min": 0}), ((x,), {"max": 0}), ((x, low, high), {}),
+            ((x, low), {}), ((_random(33), -0.5, 0.5), {})]
+
+
+def filled() -> list[Sample]:
+    """An operand, a mask and a value."""
+    return [((_random(34, *shape), _random(35, *mask) > 0, 2), {})
+            for shape, mask in (((3, 4), (3, 4)), ((3, 4), (4,)), ((), ()), ((2, 0), (2, 0)))]
+
+
+def fused() -> list[Sample]:
+    """Three operands of a multiplication and an addition."""
+    return [((_random(36, 3, 4), _random(37, 4), _random(38, 3, 1)), {}),
+            ((_random(39, 5), 2.0, 0.5), {})]
+
+
+def products(*rows: tuple[Any, ...]) -> Any:
+    """Samples of tensors of the row's shapes; a dict at a row's end gives the keywords."""
+
+    def make() -> list[Sample]:
+        found: list[Sample] = []
+        for row in rows:
+            shapes, keywords = (row[:-1], row[-1]) if isinstance(row[-1], dict) else (row, {})
+            found.append((tuple(_random(70 + i, *shape) for i, shape in enumerate(shapes)),
+                          keywords))
+        return found
+
+    return make

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, VIEW, Entry
@@ -35,47 +38,86 @@ def _squeezed(spec: Any, dim: Any) -> Any:
     return views.squeeze(spec.shape, spec.strides, dims)
 
 
+def _reshaped(x: Any, size: Any) -> Any:
+    return np.reshape(x, size)
+
+
+_SHAPES = samples.with_arguments(((2, 6), ((3, -1),)), ((), ((1, 1),)), ((2, 3, 4), ((6, 4),)),
+                                 ((0, 3), ((3, 0),)))
+_PERMUTED = samples.with_arguments(((2, 3, 4), ((2, 0, -2),)), ((), ((),)), ((2, 3), ((1, 0),)))
+_SWAPPED = samples.with_arguments(((2, 3, 4), (0, -1)), ((2, 3), (1, 1)), ((), (0, -1)))
+_EXPANDED = samples.with_arguments(((3, 1), ((2, -1, 4),)), ((), ((2, 3),)), ((1, 0), ((5, 0),)))
 view_op("view(Tensor self, int... size)", _viewed,
         lambda g, self_spec: g.reshape(self_spec.shape),
-        "The same elements in another shape; raises where strides do not allow it.", path="")
+        "The same elements in another shape; raises where strides do not allow it.", path="",
+        samples=_SHAPES, reference=_reshaped)
+def _squeeze_reference(x: Any, dim: Any = None) -> Any:
+    dims = range(x.ndim) if dim is None else [d % x.ndim for d in ints(dim)]
+    return np.squeeze(x, tuple(d for d in dims if x.shape[d] == 1))
+
+
+def _sum_to_reference(x: Any, size: Any) -> Any:
+    extra = x.ndim - len(size)
+    dims = tuple(d for d in range(x.ndim) if d < extra or size[d - extra] != x.shape[d])
+    return np.reshape(np.sum(x, dims), size)
+
+
+def _flatten_reference(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    if not x.ndim:
+        return x.reshape(1)
+    stop = end_dim % x.ndim + 1
+    return x.reshape(*x.shape[:start_dim], -1, *x.shape[stop:])
+
+
 view_op("permute(Tensor self, int... dims)",
         lambda spec, dims: views.permute(spec.shape, spec.strides, ints(dims)),
         lambda g, dims: g.permute(inverse(ints(dims))) if ints(dims) else g,
-        "The dims in another order.")
+        "The dims in another order.", samples=_PERMUTED, reference=np.transpose)
 view_op("transpose(Tensor self, int dim0, int dim1)",
         lambda spec, dim0, dim1: views.transpose(spec.shape, spec.strides, dim0, dim1),
         lambda g, dim0, dim1: g.transpose(dim0, dim1),
-        "Two dims swapped.", aliases=("swapaxes", "swapdims"))
+        "Two dims swapped.", aliases=("swapaxes", "swapdims"), samples=_SWAPPED,
+        reference=lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1) if x.ndim else x)
 view_op("expand(Tensor self, int... size, *, bool implicit=False)",
         lambda spec, size, implicit: views.expand(spec.shape, spec.strides, ints(size)),
         lambda g, self_spec: ops.sum_to(g, self_spec.shape),
-        "Dims of size one repeated without copying.", path="")
+        "Dims of size one repeated without copying.", path="", samples=_EXPANDED,
+        reference=lambda x, size: x * np.ones([1 if n == -1 else n for n in size], x.dtype))
 view_op("squeeze(Tensor self, int[]? dim=None)", _squeezed,
         lambda g, self_spec: g.reshape(self_spec.shape),
-        "Dims of size one left out.")
+        "Dims of size one left out.", samples=samples.with_arguments(
+            ((1, 3, 1), ()), ((1, 3, 1), (0,)), ((1, 3, 1), (1,)), ((1, 3, 1), ((0, -1),)), ((), ())),
+        reference=_squeeze_reference)
 view_op("unsqueeze(Tensor self, int dim)",
         lambda spec, dim: views.unsqueeze(spec.shape, spec.strides, dim),
         lambda g, dim: g.squeeze(dim),
-        "A dim of size one put in.")
+        "A dim of size one put in.", reference=np.expand_dims,
+        samples=samples.with_arguments(((2, 3), (0,)), ((2, 3), (-1,)), ((), (0,)), ((0,), (1,))))
 view_op("diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1)",
         lambda spec, offset, dim1, dim2: views.diagonal(
             spec.shape, spec.strides, offset, dim1, dim2),
         lambda g, self_spec, offset, dim1, dim2: ops.diagonal_backward(
             g, self_spec, offset, dim1, dim2),
-        "The diagonal of two dims, as the last dim.")
+        "The diagonal of two dims, as the last dim.", reference=np.diagonal,
+        samples=samples.with_arguments(((3, 4), ()), ((3, 4), (1,)), ((2, 3, 4), (-1, 0, 2))))
 view_op("unfold(Tensor self, int dimension, int size, int step)",
         lambda spec, dimension, size, step: views.unfold(
             spec.shape, spec.strides, dimension, size, step),
         lambda g, self_spec, dimension, size, step: ops.unfold_backward(
             g, self_spec, dimension, size, step),
-        "Windows of a dim, as a new last dim.", path="")
+        "Windows of a dim, as a new last dim.", path="",
+        samples=samples.with_arguments(((7,), (0, 3, 2)), ((3, 5), (1, 2, 1))),
+        reference=lambda x, dim, size, step: np.take(
+            np.lib.stride_tricks.sliding_window_view(x, size, dim),
+            range(0, x.shape[dim] - size + 1, step), dim))
 view_op("strided_view(Tensor self, int[] size, int[] stride, int delta)",
         lambda spec, size, stride, delta: (tuple(size), tuple(stride), delta),
         lambda g, self_spec, size, stride, delta: ops.strided_backward(
             g, self_spec, size, stride, delta),
         "Another geometry, delta elements from where the operand starts.", path="", method=False)
 define(Entry("detach(Tensor self)", VIEW, geometry=lambda spec: (spec.shape, spec.strides, 0),
-             path="", doc="The same elements outside the tape."))
+             path="", samples=samples.unary, reference=lambda x: x,
+             doc="The same elements outside the tape."))
 
 
 def _filled(g: Any, self_spec: Any, part: Any) -> Any:
@@ -156,25 +198,36 @@ def _strided_backward(g: Any, spec: Any, size: Any, stride: Any, delta: int) -> 
 compound("strided_backward(Tensor g, any self_spec, int[] size, int[] stride, int delta)",
          _strided_backward, "Gradient of strided_view.", path="", method=False)
 compound("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None)",
-         _as_strided, "Any geometry over the storage, checked against its size.")
+         _as_strided, "Any geometry over the storage, checked against its size.",
+         exceptions={"samples": "it reads the storage, whose layout its operand does not tell"})
 compound("sum_to(Tensor self, int[] size)", _sum_to, "Sum to a shape that broadcasts to this one.",
-         path="", aliases=("sum_to_size",))
+         path="", aliases=("sum_to_size",), reference=_sum_to_reference,
+         samples=samples.with_arguments(((2, 3, 4), ((3, 1),)), ((2, 3), ((2, 3),)), ((3,), ((),))))
 compound("reshape(Tensor self, int... shape)", _reshape,
-         "The same elements in another shape: a view where strides allow it, else a copy.")
+         "The same elements in another shape: a view where strides allow it, else a copy.",
+         samples=_SHAPES, reference=_reshaped)
 compound("flatten(Tensor self, int start_dim=0, int end_dim=-1)", _flatten,
-         "Dims from start_dim to end_dim made one.")
-compound("t(Tensor self)", _t, "A matrix transposed.")
+         "Dims from start_dim to end_dim made one.",
+         samples=samples.with_arguments(((2, 3, 4), ()), ((2, 3, 4), (1,)), ((2, 3, 4), (0, 1)), ((), ())),
+         reference=_flatten_reference)
+compound("t(Tensor self)", _t, "A matrix transposed.", reference=np.transpose,
+         samples=samples.with_arguments(((2, 3), ()), ((4,), ()), ((), ())))
 compound("expand_as(Tensor self, Tensor other)",
          lambda self, other: ops.expand.call((self, other.spec.shape), None),
-         "Expanded to the shape of other.", path="")
+         "Expanded to the shape of other.", path="",
+         samples=samples.alike(((3, 1), (2, 3, 4)), ((), (2,))),
+         reference=lambda x, other: np.broadcast_to(x, other.shape))
 compound("view_as(Tensor self, Tensor other)",
          lambda self, other: ops.view.call((self, other.spec.shape), None),
-         "Viewed in the shape of other.", path="")
+         "Viewed in the shape of other.", path="", samples=samples.alike(((2, 6), (3, 4))),
+         reference=lambda x, other: _reshaped(x, other.shape))
 compound("reshape_as(Tensor self, Tensor other)",
          lambda self, other: _reshape(self, other.spec.shape),
-         "Reshaped to the shape of other.", path="")
+         "Reshaped to the shape of other.", path="", samples=samples.alike(((2, 6), (3, 4))),
+         reference=lambda x, other: _reshaped(x, other.shape))
 compound("movedim(Tensor self, int[] source, int[] destination)",
          lambda self, source, destination: ops.permute.call(
              (self, views.movedim_order(self.spec.ndim, source, destination)), None),
-         "Dims moved to other places.", aliases=("moveaxis",))
+         "Dims moved to other places.", aliases=("moveaxis",), reference=np.moveaxis,
+         samples=samples.with_arguments(((2, 3, 4), (0, -1)), ((2, 3, 4), ((0, 1), (2, 0)))))
 LAYOUTS = layouts

@@ -11,6 +11,7 @@ functions are called with tensors.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -116,6 +117,7 @@ def _title(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("."))[:60].replace("_", "")
 
 
+@functools.lru_cache(maxsize=4096)
 def parameters_of(formula: Formula) -> tuple[str, ...]:
     """The names that a formula asks for."""
     return tuple(inspect.signature(formula).parameters)

@@ -54,4 +54,4 @@ cdef class ModeTable:
     cdef public object listeners
     cdef public str root
     cpdef ModeState current(self)
-    cdef void note_site(self, ModeState state)
+    cpdef void note_site(self, ModeState state)

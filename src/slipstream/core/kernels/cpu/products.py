@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.native.blas import blas
 from slipstream.core.vocab import dtypes
 
 NARROW = (dtypes.float16.numpy, dtypes.bfloat16.numpy)
@@ -15,10 +16,20 @@ def _wide(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32) if x.dtype in NARROW else x
 
 
+# Products of fewer multiplications than this run on one thread.
+SMALL = 1 << 23
+
+
+def _set_threads(a: np.ndarray, out: np.ndarray) -> None:
+    """By size alone, so that the same product is always cut the same way."""
+    blas.use_threads(1 if out.size * a.shape[-1] < SMALL else blas.most)
+
+
 def matmul(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
     """out = a @ b, with NumPy's rules for ranks and broadcasting."""
     a, b = inputs
     out = outputs[0]
+    _set_threads(a, out)
     if a.dtype in NARROW or not out.ndim:
         out[...] = np.matmul(_wide(a), _wide(b))
     else:
@@ -29,6 +40,7 @@ def addmm(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan:
     """out = beta * c + alpha * (a @ b); c is not read where beta is 0."""
     c, a, b = inputs
     beta, alpha = numbers
+    _set_threads(a, outputs[0])
     product = np.matmul(_wide(a), _wide(b))
     if alpha != 1:
         product = product * np.asarray(alpha, product.dtype)

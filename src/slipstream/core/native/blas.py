@@ -1,0 +1,53 @@
+"""The BLAS that NumPy brought along: how many threads it uses.
+
+Small products on several threads wait for one another longer than they compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+_SETTERS = ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_",
+            "openblas_set_num_threads")
+
+
+def _find_setter() -> Callable[[int], None] | None:
+    folder = Path(np.__file__).parent
+    for place in (folder.parent / "numpy.libs", folder / ".dylibs"):
+        for path in sorted(place.glob("*openblas*")):
+            library = ctypes.CDLL(str(path))
+            for name in _SETTERS:
+                if hasattr(library, name):
+                    setter = getattr(library, name)
+                    setter.argtypes = [ctypes.c_int]
+                    return setter
+    return None
+
+
+class Blas:
+    """Sets the number of threads; a singleton, `blas`.  Finds the library at the first use."""
+
+    def __init__(self) -> None:
+        self.most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        self.current = 0
+        self._setter: Callable[[int], None] | None = None
+        self._sought = False
+
+    def use_threads(self, count: int) -> None:
+        """Let the next products use at most ``count`` threads."""
+        if count == self.current:
+            return
+        if not self._sought:
+            self._sought = True
+            self._setter = _find_setter()
+        self.current = count
+        if self._setter is not None:
+            self._setter(count)
+
+
+blas = Blas()

@@ -1,0 +1,155 @@
+"""Plans: what a known call runs, how many plans are kept, what a plan says of itself."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import pytest
+
+import slipstream as ss
+from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch.op import Op, plan_table
+from slipstream.core.vocab import records
+
+COMPILED = not hasattr(Op.call, "__code__")
+# Modules whose functions decide shapes, dtypes and strides: none of them runs for a known call.
+DECIDERS = ("shapes", "promotion", "formulas", "kernels.py", "viewing", "arguments", "calls",
+            "trace", "registry", "dtypes", "catalog")
+
+
+def frames_of(call) -> list[tuple[int, str, str]]:
+    """(depth, file, function) of each interpreted frame of ours that a call enters."""
+    found, depth = [], 0
+
+    def watch(frame, event, argument):
+        nonlocal depth
+        ours = "slipstream" + "/" in frame.f_code.co_filename.rpartition("src/")[2]
+        if event == "call" and ours:
+            depth += 1
+            found.append((depth, frame.f_code.co_filename, frame.f_code.co_name))
+        elif event == "return" and ours:
+            depth -= 1
+
+    gc.disable()
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return found
+
+
+def known(call) -> list[tuple[int, str, str]]:
+    for _ in range(3):
+        call()
+    return frames_of(call)
+
+
+a, b = ss.ones(2, 3), ss.ones(3)
+leaf = ss.ones(2, 3, requires_grad=True)
+out = ss.empty(2, 3)
+ROADS = {
+    "a + b": lambda: a + b,
+    "a * 2.0": lambda: a * 2.0,
+    "-a": lambda: -a,
+    "leaf + b": lambda: leaf + b,
+    "a.sum()": lambda: a.sum(),
+    "a.add_(b)": lambda: a.add_(b),
+    "out=": lambda: ss.add(a, b, out=out),
+    "a.softmax(-1)": lambda: a.softmax(-1),
+    "a.expand": lambda: a.expand(2, 3),
+    "matmul": lambda: a @ b,
+}
+
+
+@pytest.mark.parametrize("name", ROADS)
+def test_a_known_call_decides_nothing(name):
+    deciding = [frame for frame in known(ROADS[name])
+                if any(each in frame[1].partition("/core/")[2] for each in DECIDERS)
+                and "/kernels/" not in frame[1]]
+    assert deciding == []
+
+
+@pytest.mark.parametrize("name", ["a + b", "a * 2.0", "-a"])
+def test_interpreted_frames_of_the_road(name):
+    frames = known(ROADS[name])
+    if COMPILED:
+        assert frames == []
+        return
+    road = [frame for frame in frames
+            if "/kernels/" not in frame[1] and "/fuse/" not in frame[1]
+            and "/memory/" not in frame[1]]
+    assert max(depth for depth, _, _ in road) <= 4
+
+
+def test_numbers_are_no_part_of_the_key():
+    made = plan_table.made
+    x = ss.ones(5, 7)
+    x * 2.0
+    first = plan_table.made
+    for number in (3.0, 4.5, float("nan")):
+        x * number
+    assert first - made <= 2
+    assert plan_table.made == first
+    x * 3
+    assert plan_table.made == first + 1
+
+
+def test_offsets_are_no_part_of_the_key():
+    x = ss.arange(100)
+    assert [x[i].item() for i in range(50)] == list(range(50))
+    made = plan_table.made
+    for start in range(50):
+        x[start]
+        x[start:start + 10]
+    assert plan_table.made - made <= 1
+
+
+def test_shapes_that_pass_through_leave_nothing_behind():
+    living = [ss.ones(n % 40 + 1, n // 40 + 1) for n in range(2000)]
+    plans, specs = len(plan_table.ring), len(records.table)
+    for n in range(60_000):
+        # A view by its shape: the cheapest call that makes a spec and a plan of its own.
+        living[0].expand(n + 2, 1)
+    gc.collect()
+    assert len(plan_table.ring) <= plan_table.limit
+    grown = len(plan_table.ring) - plans
+    assert sum(len(op.plans) for op in vars(ss.core.catalog.table)["table"].values()) <= (
+        len(plan_table.ring))
+    assert len(records.table) - specs <= 2 * grown + 16
+    for n, tensor in enumerate(living):
+        assert tensor.spec is records.table[tensor.spec.key]()
+        assert tensor.shape == (n % 40 + 1, n // 40 + 1)
+    assert len({id(each.spec) for each in living}) == 2000
+
+
+def test_a_new_shape_takes_the_recipe():
+    ss.ones(3, 4).exp()
+    recipes = len(ops.exp.recipes)
+    for n in range(5, 25):
+        ss.ones(n, 4).exp()
+    assert len(ops.exp.recipes) == recipes
+
+
+def test_a_dropped_plan_is_made_again():
+    x = ss.ones(11, 13)
+    expected = (x + x).tolist()
+    for n in range(plan_table.limit + 100):
+        x.view(-1)[:11].expand(n + 1, 11)
+    assert (x + x).tolist() == expected
+
+
+def test_a_plan_lists_the_kernels_considered():
+    text = str(ss.describe_plan("matmul", ss.ones(2, 3), ss.ones(3, 2)))
+    assert "plan of matmul" in text
+    assert "chosen" in text
+    report = ss.describe_plan(ss.add, ss.ones(4), 2)
+    assert report.kernel in [name for name, _ in report.considered]
+    assert "def program(self, other)" in str(report)
+    assert ss.describe_plan(ss.add, ss.ones(4), 2).state == "found"
+    with pytest.raises(ValueError, match="calls other ops"):
+        ss.describe_plan("linear", ss.ones(2, 2), ss.ones(2, 2))
+    with pytest.raises(ValueError, match="no op named"):
+        ss.describe_plan("nonsense")
