@@ -9,6 +9,7 @@ import numpy as np
 
 import slipstream as ss
 from slipstream.core.catalog.table import table
+from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.op import Op
 
 # Names of ops, and of those that have samples and a reference.
@@ -123,6 +124,11 @@ _LAYOUTS = {"transposed": _transposed, "stepped": _stepped, "reversed": _reverse
             "offset": _offset, "expanded": _expanded}
 
 
+def computes_in_floats(op: Op) -> bool:
+    """Whether integers and bools are made floats first; NumPy would take a float of their size."""
+    return op.entry.promotion is promotion.floating
+
+
 def case_of(op: Op, sample: Any, dtype: Any, layout: str = "contiguous",
             device: str = "cpu") -> Case:
     """A sample as a call of the op."""
@@ -134,7 +140,7 @@ def case_of(op: Op, sample: Any, dtype: Any, layout: str = "contiguous",
         if not isinstance(value, (np.ndarray, np.generic)):
             return value, value
         tensor, array = laid_out(converted(op.name, value, dtype), layout, device)
-        return tensor, wide(array)
+        return tensor, wide(array) * 1.0 if computes_in_floats(op) else wide(array)
 
     args, kwargs = sample
     both = [made(value) for value in args]

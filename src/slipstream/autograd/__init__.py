@@ -7,7 +7,7 @@ from slipstream.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from slipstream.autograd.function import Function
 from slipstream.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from slipstream.autograd.walks import backward, grad
-from slipstream.core.api.namespace import (
+from slipstream.core.api.defaults import (
     enable_grad,
     inference_mode,
     no_grad,

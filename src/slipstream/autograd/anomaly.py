@@ -5,7 +5,7 @@ from __future__ import annotations
 from slipstream.core.api.autograd import set_anomaly_check
 
 
-class set_detect_anomaly:
+class set_detect_anomaly:  # noqa: N801
     """Look for NaN in every gradient from now on, or until the end of the ``with`` block.
 
     Backward then raises RuntimeError that names the step and the line that recorded it.
@@ -21,7 +21,7 @@ class set_detect_anomaly:
         set_anomaly_check(self.before)
 
 
-class detect_anomaly:
+class detect_anomaly:  # noqa: N801
     """A scope in which backward raises RuntimeError at the first gradient that holds NaN."""
 
     def __init__(self, check_nan: bool = True) -> None:

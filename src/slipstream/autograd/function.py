@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import slipstream as ss
 from slipstream.core.api.autograd import FunctionContext, apply_function, refuse_second
-from slipstream.core.api.namespace import Tensor, is_grad_enabled, no_grad
 
 FunctionCtx = FunctionContext
 
@@ -57,7 +57,7 @@ class Function:
         Raises RuntimeError where an input was changed in place and not returned.
         """
         if vars(cls).get("vjp") is not None and cls.backward is Function.backward:
-            cls.backward = cls.vjp  # type: ignore[attr-defined]
+            cls.backward = cls.vjp  # type: ignore[method-assign]
         return apply_function(cls, args)
 
 
@@ -66,11 +66,11 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *args: Any) -> Any:
-        with no_grad():
+        with ss.no_grad():
             outputs = function(ctx, *args)
-        if not is_grad_enabled():
+        if not ss.is_grad_enabled():
             return outputs
-        if not any(isinstance(each, Tensor) and each.requires_grad for each in args):
+        if not any(isinstance(each, ss.Tensor) and each.requires_grad for each in args):
             return outputs
         given = outputs if isinstance(outputs, tuple) else (outputs,)
         results = refuse_second(given, "trying to differentiate twice a function that was marked "

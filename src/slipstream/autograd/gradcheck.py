@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+import slipstream as ss
 from slipstream.autograd.walks import grad
-from slipstream.core.api.namespace import Tensor, enable_grad, from_numpy
 
 Function = Callable[..., Any]
 
@@ -38,17 +38,17 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _differentiable(value: Any) -> bool:
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+    return isinstance(value, ss.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-def _outputs(function: Function, inputs: Sequence[Any]) -> list[Tensor]:
+def _outputs(function: Function, inputs: Sequence[Any]) -> list[ss.Tensor]:
     """The outputs that have gradients."""
-    with enable_grad():
+    with ss.enable_grad():
         found = _as_tuple(function(*inputs))
     return [each for each in found if _differentiable(each)]
 
 
-def _host(tensor: Tensor) -> np.ndarray:
+def _host(tensor: ss.Tensor) -> np.ndarray:
     return np.array(tensor.detach().cpu().numpy())
 
 
@@ -60,10 +60,10 @@ def _reals(array: np.ndarray) -> np.ndarray:
     return flat.astype(np.float64)
 
 
-def _with_value(like: Tensor, array: np.ndarray) -> Tensor:
+def _with_value(like: ss.Tensor, array: np.ndarray) -> ss.Tensor:
     """A tensor laid out as ``like`` that holds an array's elements."""
     made = like.detach().clone()
-    made.copy_(from_numpy(np.ascontiguousarray(array)).to(made.device))
+    made.copy_(ss.from_numpy(np.array(array, order="C")).to(made.device))
     made.requires_grad_(like.requires_grad)
     return made
 
@@ -77,11 +77,11 @@ def _numerical(function: Function, inputs: Sequence[Any], place: int, eps: float
     for i in range(count):
         sides = []
         for step in (eps, -eps):
-            moved = np.ascontiguousarray(start).copy()
+            moved = np.array(start, order="C")
             parts = moved.reshape(-1)
             parts = parts.view(parts.real.dtype) if np.iscomplexobj(parts) else parts
             parts[i] += step
-            # Like PyTorch's, the inputs that stay are the caller's own.
+            # The inputs that stay are the caller's own.
             changed = [*inputs[:place], _with_value(inputs[place], moved), *inputs[place + 1:]]
             sides.append([_reals(_host(each)) for each in _outputs(function, changed)])
         columns.append([(up - down) / (2 * eps) for up, down in zip(*sides, strict=True)])
@@ -89,16 +89,16 @@ def _numerical(function: Function, inputs: Sequence[Any], place: int, eps: float
     return [np.stack([column[k] for column in columns]) for k in range(outputs)]
 
 
-def _basis(output: Tensor, i: int) -> Tensor:
+def _basis(output: ss.Tensor, i: int) -> ss.Tensor:
     """The gradient that picks the i-th real part of an output."""
     array = np.zeros(tuple(output.shape), _host(output).dtype)
     flat = array.reshape(-1)
     parts = flat.view(flat.real.dtype) if np.iscomplexobj(flat) else flat
     parts[i] = 1
-    return from_numpy(array).to(output.device)
+    return ss.from_numpy(array).to(output.device)
 
 
-def _rows(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray]:
+def _rows(output: ss.Tensor, inputs: list[ss.Tensor]) -> list[np.ndarray]:
     """Jacobians of one output by each input, each [inputs, outputs], from backward."""
     count = _reals(_host(output)).size
     sizes = [_reals(_host(each)).size for each in inputs]
@@ -112,14 +112,15 @@ def _rows(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray]:
 
 
 def _check_inputs(inputs: Sequence[Any]) -> list[int]:
-    places = [i for i, each in enumerate(inputs) if isinstance(each, Tensor) and each.requires_grad]
+    places = [i for i, each in enumerate(inputs)
+              if isinstance(each, ss.Tensor) and each.requires_grad]
     for i in places:
         each = inputs[i]
         if _host(each).real.dtype != np.float64:
             warnings.warn(f"Input #{i} requires gradient and is not a double precision floating "
                           "point or complex. This check will likely fail if all the inputs are "
                           "not of double precision floating point or complex. ", stacklevel=4)
-        if any(step == 0 and size > 1
+        if each.numel() and any(step == 0 and size > 1
                for step, size in zip(each.stride(), each.shape, strict=True)):
             raise RuntimeError(f"The {i}th input has a dimension with stride 0. gradcheck only "
                                "supports inputs that are non-overlapping to be able to compute the "
@@ -146,12 +147,18 @@ def _check_jacobians(function: Function, inputs: Sequence[Any], places: list[int
             _check_repeats(analytical[-1], _rows(output, leaves), tolerances)
     for j, place in enumerate(places):
         for i, numerical in enumerate(_numerical(function, inputs, place, tolerances.eps)):
-            if analytical[i] is None:
-                if not _close(numerical, np.zeros_like(numerical), tolerances.atol, 0):
-                    raise GradcheckError("Numerical gradient for function expected to be zero")
-            elif not _close(analytical[i][j], numerical, tolerances.atol, tolerances.rtol):
-                raise GradcheckError(f"Jacobian mismatch for output {i} with respect to input {j},"
-                                     f"\nnumerical:{numerical}\nanalytical:{analytical[i][j]}\n")
+            _compare(None if analytical[i] is None else analytical[i][j], numerical, (i, j),
+                     tolerances)
+
+
+def _compare(analytical: np.ndarray | None, numerical: np.ndarray, places: tuple[int, int],
+             tolerances: Tolerances) -> None:
+    if analytical is None:
+        if not _close(numerical, np.zeros_like(numerical), tolerances.atol, 0):
+            raise GradcheckError("Numerical gradient for function expected to be zero")
+    elif not _close(analytical, numerical, tolerances.atol, tolerances.rtol):
+        raise GradcheckError(f"Jacobian mismatch for output {places[0]} with respect to input "
+                             f"{places[1]},\nnumerical:{numerical}\nanalytical:{analytical}\n")
 
 
 def _check_repeats(first: list[np.ndarray], again: list[np.ndarray], tolerances: Tolerances
@@ -218,7 +225,7 @@ def _refuse(others: dict[str, bool]) -> None:
             raise NotImplementedError(f"gradcheck({name}=True) is not supported")
 
 
-def _random_like(outputs: list[Tensor]) -> list[Tensor]:
+def _random_like(outputs: list[ss.Tensor]) -> list[ss.Tensor]:
     """Gradients to start from: the same at every call, and not from the user's generators."""
     numbers = np.random.default_rng(0)
     made = []
@@ -227,7 +234,7 @@ def _random_like(outputs: list[Tensor]) -> list[Tensor]:
         array = numbers.uniform(-1, 1, tuple(each.shape))
         if dtype.kind == "c":
             array = array + 1j * numbers.uniform(-1, 1, tuple(each.shape))
-        start = from_numpy(np.asarray(array).astype(dtype)).to(each.device)
+        start = ss.from_numpy(np.asarray(array).astype(dtype)).to(each.device)
         made.append(start.requires_grad_(True))
     return made
 
@@ -249,7 +256,7 @@ def gradgradcheck(func: Function, inputs: Any, grad_outputs: Any = None, *, eps:
 
     def first_order(*values: Any) -> tuple[Any, ...]:
         own = values[:len(values) - count]
-        leaves = [each for each in own if isinstance(each, Tensor) and each.requires_grad]
+        leaves = [each for each in own if isinstance(each, ss.Tensor) and each.requires_grad]
         roots = [each for each in _outputs(func, own) if each.requires_grad]
         found = grad(roots, leaves, values[len(values) - count:], create_graph=True,
                      allow_unused=True)

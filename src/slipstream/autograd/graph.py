@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from slipstream.core.api.autograd import Node, pop_saved_hooks, push_saved_hooks
+from slipstream.core.api.autograd import pop_saved_hooks, push_saved_hooks
+from slipstream.core.vocab.records import Node
 
 __all__ = ["Node", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
 
 
-class saved_tensors_hooks:
+class saved_tensors_hooks:  # noqa: N801
     """A scope in which ``pack_hook(tensor)`` decides what is kept of each saved tensor.
 
     ``unpack_hook`` gets what it returned, at backward, and returns the tensor.  With hooks the
@@ -28,7 +29,7 @@ class saved_tensors_hooks:
         pop_saved_hooks()
 
 
-class save_on_cpu(saved_tensors_hooks):
+class save_on_cpu(saved_tensors_hooks):  # noqa: N801
     """A scope in which saved tensors wait in the CPU's memory for backward."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
@@ -36,7 +37,7 @@ class save_on_cpu(saved_tensors_hooks):
                          lambda packed: packed[1].to(packed[0]))
 
 
-class disable_saved_tensors_hooks:
+class disable_saved_tensors_hooks:  # noqa: N801
     """A scope in which saved-tensor hooks raise RuntimeError with ``error_message``."""
 
     def __init__(self, error_message: str) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import slipstream as ss
 from slipstream.core.api import autograd as engine
-from slipstream.core.api.namespace import Tensor, zeros_like
 
-Tensors = Tensor | Sequence[Tensor]
+Tensors = ss.Tensor | Sequence[ss.Tensor]
 
 
 def _sequence(value: Any) -> list[Any]:
-    return [value] if isinstance(value, Tensor) else list(value)
+    return [value] if isinstance(value, ss.Tensor) else list(value)
 
 
 def _starts(outputs: list[Any], given: Any) -> list[Any]:
@@ -60,7 +60,7 @@ def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None,
     kept = create_graph if retain_graph is None else retain_graph
     found = engine.gradients(roots, leaves, _starts(roots, grad_outputs), kept, create_graph)
     if materialize_grads:
-        return tuple([zeros_like(leaf) if each is None else each
+        return tuple([ss.zeros_like(leaf) if each is None else each
                       for each, leaf in zip(found, leaves, strict=True)])
     if not allow_unused and any(each is None for each in found):
         raise RuntimeError("One of the differentiated Tensors appears to not have been used in the "

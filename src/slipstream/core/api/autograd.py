@@ -74,7 +74,7 @@ class FunctionContext:
         self._constant = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether missing gradients of outputs reach ``backward`` as zeros (the default) or None."""
+        """Whether missing gradients of outputs reach ``backward`` as zeros (by default) or None."""
         self._materialize = value
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from slipstream.core.api.interop import Defaults
-from slipstream.core.dispatch.modes import grad_scope
+from slipstream.core.catalog.table import table
+from slipstream.core.dispatch.modes import grad_scope, inference_scope
+from slipstream.core.dispatch.op import drop_plans
 from slipstream.core.dispatch.promotion import defaults
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import BY_NAME, DType
@@ -19,7 +21,12 @@ def set_default_dtype(dtype: DType) -> None:
     """Make a float dtype the default; TypeError for another kind."""
     if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
+    if defaults.dtype is dtype:
+        return
     defaults.dtype = dtype
+    # Plans hold what promotion made of the default.
+    for op in table.values():
+        drop_plans(op)
 
 
 def get_default_dtype() -> DType:
@@ -87,11 +94,18 @@ class enable_grad(grad_scope):
         return made
 
 
-class inference_mode(grad_scope):
+class inference_mode(inference_scope):
     """A scope, or decorator, in which nothing is recorded for backward."""
 
-    def __init__(self, mode: bool = True) -> None:
-        super().__init__(not mode)
+    def __init__(self, mode: Any = True) -> None:
+        super().__init__(True if callable(mode) else bool(mode))
+
+    def __new__(cls, mode: Any = True) -> Any:
+        made = object.__new__(cls)
+        if callable(mode):
+            inference_mode.__init__(made)
+            return made(mode)
+        return made
 
 
 class set_grad_enabled(grad_scope):
@@ -99,11 +113,19 @@ class set_grad_enabled(grad_scope):
 
     def __init__(self, mode: bool) -> None:
         super().__init__(bool(mode))
-        self.before = [modes.current().grad_enabled]
-        modes.current().grad_enabled = bool(mode)
+        super().__enter__()
 
     def __enter__(self) -> None:
-        modes.current().grad_enabled = self.value
+        # Made, it has set the mode already; the scope ends where it was before that.
+        if self.before:
+            modes.current().grad_enabled = self.value
+        else:
+            super().__enter__()
+
+    def __call__(self, function: Any) -> Any:
+        """Decorate a function: only its body runs with the mode."""
+        self.__exit__()
+        return super().__call__(function)
 
 
 def is_grad_enabled() -> bool:
@@ -113,7 +135,7 @@ def is_grad_enabled() -> bool:
 
 def is_inference_mode_enabled() -> bool:
     """Whether an inference scope is active."""
-    return not modes.current().grad_enabled
+    return modes.current().inference
 
 
 DTYPES = BY_NAME

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from slipstream.core.catalog.table import ops
+from slipstream.core.catalog.table import ops
 from slipstream.core.engine.backward import run_backward
 from slipstream.core.engine.hooks import HookHandle, add_hook, retain, table_of
 from slipstream.core.engine.tape import tape
@@ -27,6 +28,13 @@ def record_of(tensor: TensorBase) -> GradRecord:
     if tensor.record is None:
         tensor.record = GradRecord()
     return tensor.record
+
+
+def copy_(self: Any, source: Any, non_blocking: bool = False) -> Any:
+    """Write the elements of ``source``, broadcast, cast and brought to the device, into self."""
+    if isinstance(source, TensorBase) and source.spec.device is not self.spec.device:
+        source = ops.to_device.call((source, self.spec.device), None)
+    return ops.copy.call_inplace((self, source, non_blocking), None)
 
 
 def set_requires_grad(self: Any, wanted: bool) -> None:

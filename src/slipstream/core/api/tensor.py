@@ -207,6 +207,8 @@ class Tensor(TensorBase):
         history.take_over(self, source)
         return self
 
+    copy_ = history.copy_
+
     def zero_(self) -> Tensor:
         """Set every element to zero."""
         return ops.fill.call_inplace((self, 0), None)

@@ -12,8 +12,7 @@ from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 
 # The eps of rms_norm where none is given: that of the type it is computed in.
-EPSILON = {"f32": float(np.finfo(np.float32).eps), "f64": float(np.finfo(np.float64).eps),
-           "c64": float(np.finfo(np.float32).eps), "c128": float(np.finfo(np.float64).eps)}
+EPSILON = {"f32": float(np.finfo(np.float32).eps), "f64": float(np.finfo(np.float64).eps)}
 
 
 def check_shapes(call: Any) -> None:

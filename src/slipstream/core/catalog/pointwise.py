@@ -10,12 +10,14 @@ import numpy as np
 from slipstream.core.catalog import checks
 from slipstream.core.catalog.samples import (
     binary,
+    bits,
     bounded,
     comparisons,
     exponents,
     filled,
     fused,
     masks,
+    tensor_pairs,
     unary,
 )
 from slipstream.core.catalog.table import define
@@ -23,6 +25,7 @@ from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import POINTWISE, Entry
 from slipstream.core.fuse.formula import where
 
+ALL_KINDS = ("bool", "int", "float", "complex")
 TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 ROOT_HALF = math.sqrt(0.5)
 ROOT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -59,6 +62,7 @@ binary_op(
     {"self": lambda g: g, "other": lambda g, alpha: -(g * alpha)},
     lambda self, other, alpha=1: self - np.asarray(alpha).astype(np.result_type(other)) * other,
     promotion=promotion.pair, check=checks.subtraction, aliases=("subtract",),
+    dtypes=ALL_KINDS[1:],
     doc="self - alpha * other; bools are refused.",
 )
 binary_op(
@@ -83,18 +87,20 @@ binary_op(
     lambda self, exponent: self ** exponent,
     {"self": lambda g, self, exponent: checks.power_base(g, self, exponent),
      "exponent": lambda g, self, exponent, out: checks.power_exponent(g, self, exponent, out)},
-    np.power, samples=exponents, check=checks.exponent,
+    np.power, samples=exponents, check=checks.exponent, dtypes=ALL_KINDS[1:],
     doc="self ** exponent; integers to negative powers are refused.",
 )
 binary_op("maximum(Tensor self, Tensor other)", lambda self, other: self.maximum(other),
           {"self": lambda g, self, other: checks.share(g, self, other, self >= other),
            "other": lambda g, self, other: checks.share(g, self, other, other >= self)},
-          np.maximum, check=checks.no_complex, inplace=False,
+          np.maximum, check=checks.no_complex, inplace=False, samples=tensor_pairs,
+          dtypes=("bool", "int", "float"),
           doc="The larger of both, elementwise; nan wins; ties share the gradient.")
 binary_op("minimum(Tensor self, Tensor other)", lambda self, other: self.minimum(other),
           {"self": lambda g, self, other: checks.share(g, self, other, self <= other),
            "other": lambda g, self, other: checks.share(g, self, other, other <= self)},
-          np.minimum, check=checks.no_complex, inplace=False,
+          np.minimum, check=checks.no_complex, inplace=False, samples=tensor_pairs,
+          dtypes=("bool", "int", "float"),
           doc="The smaller of both, elementwise; nan wins; ties share the gradient.")
 
 for _name, _formula, _reference, _alias in (
@@ -107,6 +113,7 @@ for _name, _formula, _reference, _alias in (
 ):
     binary_op(f"{_name}(Tensor self, Tensor|Number other)", _formula, {}, _reference,
               promotion=promotion.comparison, samples=comparisons, aliases=_alias,
+              dtypes=ALL_KINDS if _name in ("eq", "ne") else ALL_KINDS[:3],
               check=None if _name in ("eq", "ne") else checks.no_complex,
               doc=f"Elementwise {_reference.__name__}; the result is bool.")
 
@@ -116,7 +123,7 @@ for _name, _formula, _reference in (
     ("logical_xor", lambda self, other: self.logical_xor(other), np.logical_xor),
 ):
     binary_op(f"{_name}(Tensor self, Tensor other)", _formula, {}, _reference,
-              promotion=promotion.comparison, samples=comparisons,
+              promotion=promotion.comparison, samples=tensor_pairs,
               doc=f"Elementwise {_reference.__name__}: zero is false; the result is bool.")
 for _name, _formula, _reference in (
     ("bitwise_and", lambda self, other: self & other, np.bitwise_and),
@@ -124,11 +131,11 @@ for _name, _formula, _reference in (
     ("bitwise_xor", lambda self, other: self ^ other, np.bitwise_xor),
 ):
     binary_op(f"{_name}(Tensor|Number self, Tensor|Number other)", _formula, {}, _reference,
-              check=checks.integral, dtypes=("bool", "int"),
+              check=checks.integral, dtypes=("bool", "int"), samples=bits,
               doc=f"Elementwise {_reference.__name__} of integers and bools.")
 
 unary_op("neg", lambda self: -self, lambda g: -g, np.negative, promotion=promotion.arithmetic,
-         check=checks.no_bool, aliases=("negative",), doc="-self; bools are refused.")
+         check=checks.no_bool, aliases=("negative",), dtypes=ALL_KINDS[1:], doc="-self; bools are refused.")
 unary_op("abs", lambda self: self.abs(), lambda g, self: checks.absolute(g, self), np.abs,
          promotion=promotion.real_result, aliases=("absolute",),
          doc="Absolute value; the gradient at 0 is 0.")
@@ -165,7 +172,7 @@ unary_op("erf", lambda self: self.erf(),
          lambda g, self: g * (-(self * self)).exp() * TWO_OVER_ROOT_PI, checks.erf_reference,
          dtypes=("bool", "int", "float"), check=checks.no_complex, aliases=("special.erf",),
          doc="The error function.")
-unary_op("sign", lambda self: self.sign(), lambda g: g * 0, np.sign, check=checks.no_complex,
+unary_op("sign", lambda self: self.sign(), lambda g: g * 0, lambda x: np.sign(x * 1), check=checks.no_complex,
          promotion=promotion.arithmetic, dtypes=("bool", "int", "float"),
          doc="-1, 0 or 1; nan gives 0.")
 for _name, _reference in (("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc)):

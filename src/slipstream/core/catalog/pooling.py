@@ -122,7 +122,7 @@ def reference(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0
     """The largest of all cells, by NumPy."""
     windows = pooling_windows(input.shape[-2:], kernel_size, stride, padding, dilation, ceil_mode)
     around = list(zip(windows.before, windows.after, strict=True))
-    padded = np.pad(input, [(0, 0)] * (input.ndim - 2) + around, constant_values=-np.inf)
+    padded = np.pad(input * 1.0, [(0, 0)] * (input.ndim - 2) + around, constant_values=-np.inf)
     cells = [padded[(..., *windows.cell(row, column))] for row in range(windows.kernel[0])
              for column in range(windows.kernel[1])]
     return np.max(cells, axis=0)

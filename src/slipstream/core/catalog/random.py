@@ -234,8 +234,8 @@ def _made(size: Any, dtype: Any, device: Any) -> Any:
 
 
 def _filler(name: str) -> Any:
-    def make(size: Any, generator: Any, dtype: Any, layout: Any, device: Any,
-             requires_grad: bool, pin_memory: bool) -> Any:
+    def make(size: Any, *options: Any) -> Any:
+        generator, dtype, _, device, requires_grad, _ = options
         made = _made(size, dtype, device)
         getattr(ops, name).call_inplace((made,), {"generator": generator})
         return made.requires_grad_(True) if requires_grad else made
@@ -244,18 +244,18 @@ def _filler(name: str) -> Any:
 
 
 def _filler_like(name: str) -> Any:
-    def make(self: Any, generator: Any, **options: Any) -> Any:
-        requires_grad = options.pop("requires_grad")
-        made = ops.empty_like.call((self,), options)
+    def make(self: Any, *options: Any) -> Any:
+        generator, dtype, _, device, requires_grad, _, memory_format = options
+        made = _made_like(self, dtype, device, memory_format)
         getattr(ops, name).call_inplace((made,), {"generator": generator})
         return made.requires_grad_(True) if requires_grad else made
 
-    def bound(self: Any, generator: Any, dtype: Any, layout: Any, device: Any,
-              requires_grad: bool, pin_memory: bool, memory_format: Any) -> Any:
-        return make(self, generator, dtype=dtype, device=device, requires_grad=requires_grad,
-                    memory_format=memory_format)
+    return make
 
-    return bound
+
+def _made_like(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
+    return ops.empty_like.call((self,), {"dtype": dtype, "device": device,
+                                         "memory_format": memory_format})
 
 
 def creation(signature: str, function: Any, doc: str) -> None:
@@ -303,8 +303,7 @@ def _randint_like(self: Any, low: Any, high: Any, *options: Any) -> Any:
     generator, dtype, _, device, requires_grad, _, memory_format = options
     if high is None:
         low, high = 0, low
-    made = ops.empty_like.call((self,), {"dtype": dtype, "device": device,
-                                         "memory_format": memory_format})
+    made = _made_like(self, dtype, device, memory_format)
     return _integers(made, low, high, generator, requires_grad)
 
 
@@ -327,8 +326,8 @@ define(Entry("permutation(int n, device? device=None, *, Generator? generator=No
        cpu=Candidate("philox permutation", _permutation))
 
 
-def _randperm(n: Any, generator: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
-              pin_memory: bool) -> Any:
+def _randperm(n: Any, *options: Any) -> Any:
+    generator, dtype, _, device, requires_grad, _ = options
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got{n}")
     dtype = dtype or dtypes.int64

@@ -30,6 +30,16 @@ def binary() -> list[Sample]:
 comparisons = binary
 
 
+def tensor_pairs() -> list[Sample]:
+    """Two tensors that broadcast."""
+    return binary()[:-1]
+
+
+def bits() -> list[Sample]:
+    """Two operands of bitwise ops: tensors, and a tensor and an integer."""
+    return [*tensor_pairs(), ((_random(4, 3, 4), 3), {})]
+
+
 def exponents() -> list[Sample]:
     """Positive bases with tensor and number exponents."""
     base = np.abs(_random(5, 3, 4)) + 0.5

@@ -133,7 +133,22 @@ def compound(signature: str, function: Any, doc: str = "", **facts: Any) -> None
     define(Entry(signature, COMPOUND, function=function, doc=doc, **facts))
 
 
+def _unfold_backward(g: Any, spec: Any, dimension: int, size: int, step: int) -> Any:
+    """Elements that several windows show add up."""
+    if not spec.ndim:
+        return ops.reshape.call((ops.sum.call((g,), None), ()), None)
+    dim = dimension % spec.ndim
+    starts = ops.arange.call((0, g.spec.shape[dim] * step, step), {"device": g.spec.device})
+    within = ops.arange.call((size,), {"device": g.spec.device})
+    places = ops.reshape.call((starts.unsqueeze(1) + within, (-1,)), None)
+    windows = ops.flatten.call((ops.movedim.call((g, -1, dim + 1), None), dim, dim + 1), None)
+    zeros = ops.new_zeros.call((g, spec.shape), None)
+    return ops.index_add.call((zeros, dim, places, windows), None)
+
+
 for _signature, _function in (
+    ("unfold_backward(Tensor g, any self_spec, int dimension, int size, int step)",
+     _unfold_backward),
     ("diagonal_backward(Tensor g, any self_spec, int offset, int dim1, int dim2)",
      lambda g, spec, offset, dim1, dim2: _filled(
          g, spec, lambda z: ops.diagonal.call((z, offset, dim1, dim2), None))),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from slipstream.core.dispatch.binding import binder
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.gradients import rule_for
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
@@ -29,7 +30,7 @@ from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType, can_cast
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.programs import ROW
-from slipstream.core.vocab.records import KERNEL, Kernel, Plan, Spec, TensorBase
+from slipstream.core.vocab.records import KERNEL, Backend, Kernel, Plan, Spec, TensorBase
 
 
 @dataclass(slots=True)
@@ -43,6 +44,10 @@ class Recipe:
     operands: tuple[int, ...]
     numbers: tuple[int, ...]
     considered: list[tuple[str, str]] = field(default_factory=list)
+    backend: Backend | None = None
+    # Whether plain calls can be bound the short way, and the rules by what wants a gradient.
+    short: bool = False
+    rules: dict[int, Any] = field(default_factory=lambda: {0: None})
 
 
 class FormulaBuilder:
@@ -51,34 +56,26 @@ class FormulaBuilder:
     def plan(self, op: Op, state: ModeState, values: Any, target: Any, form: int,
              flags: int) -> Plan:
         """The plan of a call; raises the op's errors for operands that do not fit."""
+        try:
+            recipe = op.recipes.get(binder.key(op, state, values, target, form))
+        except (TypeError, AttributeError):
+            # An argument of a wrong kind: the long way says which.
+            recipe = None
+        if recipe is not None and recipe.short and flags in recipe.rules:
+            plan = binder.bind(recipe, values, flags)
+            if plan is not None:
+                return plan
         call = Call(op, state, values, target, form)
         device = call.device()
-        key = _recipe_key(call)
-        recipe = op.recipes.get(key)
         if recipe is None:
             if op.entry.check is not None:
                 op.entry.check(call)
-            recipe = op.recipes[key] = _make_recipe(call, device)
+            recipe = _make_recipe(call, device)
+            op.recipes[binder.key(op, state, values, target, form)] = recipe
         return _bind(recipe, call, device, flags)
 
 
 formula_builder = FormulaBuilder()
-
-
-def _recipe_key(call: Call) -> tuple[Any, ...]:
-    parts: list[Any] = [call.form]
-    for kind, value, default in zip(call.op.kinds, call.values, call.op.defaults, strict=True):
-        if isinstance(value, TensorBase):
-            parts.append(value.spec.kind)
-        elif kind == STATIC_NUMBER:
-            parts.append((type(value), value))
-        elif kind == STATIC or value is default:
-            parts.append(tuple(value) if isinstance(value, list) else value)
-        else:
-            parts.append(type(value))
-    if isinstance(call.target, TensorBase):
-        parts.append(call.target.spec.dtype)
-    return tuple(parts)
 
 
 def promoted(call: Call) -> tuple[DType, DType]:
@@ -104,8 +101,16 @@ def _make_recipe(call: Call, device: Any) -> Recipe:
         op, traced, tuple(outputs), kernel,
         tuple(names.index(name) for name in traced.operands),
         tuple(names.index(name) for name in traced.number_names),
-        considered,
+        considered, backend_of(device), _is_short(call, traced),
     )
+
+
+def _is_short(call: Call, traced: Traced) -> bool:
+    """Plain pointwise calls whose operands alone decide the result's geometry."""
+    entry = call.op.entry
+    hooked = entry.shape is not None or entry.layout is not None or entry.check_sizes is not None
+    return (call.form == PLAIN and entry.kind == "pointwise" and traced.single and not hooked
+            and len(traced.operands) == len(call.tensors()) > 0)
 
 
 def _check_cast(call: Call, result: DType) -> None:
@@ -172,7 +177,7 @@ def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
         strides += [_strides(tensor.spec, domain) for tensor in inputs]
         plan.binding = recipe.kernel.bind(domain, reduced, strides)
     if flags:
-        plan.rule = rule_for(recipe.op, flags, call)
+        plan.rule = recipe.rules[flags] = rule_for(recipe.op, flags, call)
     return plan
 
 

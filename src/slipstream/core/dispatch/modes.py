@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -130,10 +132,8 @@ class listening:
         modes.current().special -= 1
 
 
-class _ModeScope:
-    """A context manager and decorator that sets one field of the thread's state."""
-
-    field = "grad_enabled"
+class grad_scope:
+    """A scope, or decorator, that turns the recording of gradients on or off."""
 
     def __init__(self, value: bool) -> None:
         self.value = value
@@ -141,24 +141,66 @@ class _ModeScope:
 
     def __enter__(self) -> None:
         state = modes.current()
-        self.before.append(getattr(state, self.field))
-        setattr(state, self.field, self.value)
+        self.before.append((state.grad_enabled, state.inference))
+        self.set_in(state)
+
+    def set_in(self, state: ModeState) -> None:
+        """Put the scope's value into a thread's state."""
+        state.grad_enabled = self.value
 
     def __exit__(self, *failure: object) -> None:
-        setattr(modes.current(), self.field, self.before.pop())
+        state = modes.current()
+        state.grad_enabled, state.inference = self.before.pop()
+
+    def again(self) -> grad_scope:
+        """A scope of its own with the same value: calls may nest and run in several threads."""
+        made = object.__new__(type(self))
+        made.value, made.before = self.value, []
+        return made
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorate a function: its body runs inside the scope."""
+        """Decorate a function, or a generator function: its body runs inside the scope."""
+        if inspect.isgeneratorfunction(function):
+            return _scoped_generator(self.again, function)
 
+        @functools.wraps(function)
         def scoped(*args: Any, **kwargs: Any) -> Any:
-            with type(self)(self.value):
+            with self.again():
                 return function(*args, **kwargs)
 
-        scoped.__name__ = getattr(function, "__name__", "scoped")
-        scoped.__doc__ = function.__doc__
-        scoped.__wrapped__ = function  # type: ignore[attr-defined]
         return scoped
 
 
-class grad_scope(_ModeScope):
-    """Turns the recording of gradients on or off."""
+def _scoped_generator(scope: Callable[[], Any], function: Callable[..., Any]) -> Any:
+    """Each step of the generator runs inside the scope, what its caller does between does not."""
+
+    @functools.wraps(function)
+    def scoped(*args: Any, **kwargs: Any) -> Any:
+        steps = function(*args, **kwargs)
+        step, given = steps.send, None
+        while True:
+            try:
+                with scope():
+                    item = step(given)
+            except StopIteration as end:
+                return end.value
+            try:
+                given = yield item
+                step = steps.send
+            except GeneratorExit:
+                with scope():
+                    steps.close()
+                raise
+            except BaseException as failure:
+                step, given = steps.throw, failure
+
+    return scoped
+
+
+class inference_scope(grad_scope):
+    """A scope, or decorator, of inference mode: nothing is recorded for backward."""
+
+    def set_in(self, state: ModeState) -> None:
+        """Inference turns gradients off; its end turns them on again."""
+        state.inference = self.value
+        state.grad_enabled = not self.value

@@ -40,6 +40,7 @@ cdef class Op(OpBase):
     cdef public Py_ssize_t positional
     cdef public Py_ssize_t required
     cdef public Py_ssize_t variadic
+    cdef public Py_ssize_t device_at
     cdef public bint compound
     cdef public dict plans
     cdef public dict binary

@@ -67,7 +67,6 @@ class Wiring:
     end_write: Any = None
     deliver: Any = None
     blame_types: Any = None
-    copy_of: Any = None
     arguments: Any = None
 
 
@@ -143,6 +142,7 @@ class Op(OpBase):
         self.tails = tuple([self.defaults[n:] for n in range(self.count + 1)])
         variadic = [i for i, p in enumerate(signature.parameters) if p.type == "int..."]
         self.variadic = variadic[0] if variadic else -1
+        self.device_at = self.names.index("device") if "device" in self.names else -1
         self.compound = entry.function is not None
         self.plans = {}
         self.binary = {}
@@ -363,6 +363,8 @@ class Op(OpBase):
                     key[i] = (type(value), value)
                 else:
                     key[i] = type(value)
+        if self.device_at >= 0 and key[self.device_at] is None:
+            key[self.device_at] = state.device
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)

@@ -149,6 +149,9 @@ def _bare(spec: Any, storage: Storage, offset: int) -> TensorBase:
 
 def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
     """Write the result of a compound op to the target of its in-place or ``out=`` form."""
+    if result is target:
+        # The function wrote in place itself.
+        return target
     if not isinstance(target, TensorBase) or not isinstance(result, TensorBase):
         raise TypeError(f"{op.name}() has no such form: its results cannot be written to "
                         f"{type(target).__name__}")

@@ -69,6 +69,7 @@ class Keeper:
         self.held = weakref.ref(record)
 
     def __call__(self, grad: TensorBase) -> None:
+        """Keep a gradient."""
         record = self.held()
         if record is not None:
             record.grad = grad

@@ -110,7 +110,8 @@ def _changed_text(node: Node, saved: SavedTensor) -> str:
     if write is not None:
         file, line = decode_site(write[0], write[1])
         text += f"\n  last written in place at {file}:{line}"
-    return text + "\n  mend: write to a copy (clone() first), or use the form that returns a new tensor"
+    return text + ("\n  mend: write to a copy (clone() first), or use the form that returns a new "
+                   "tensor")
 
 
 class Tape:

@@ -85,7 +85,7 @@ def rebase(target: TensorBase, node: Node) -> None:
     before = target.record
     tape.attach(node, (target,))
     if before is not None:
-        # The record stays the view's own; only what it says changes.
+        # What the view was before decides which gradient it keeps.
         target.record = before
     copy = Node(CopySlices(node, target, base), (tape.edge_of(base), *_others(node, node.edges)))
     copy.inputs = (base.spec, *_others(node, node.inputs))
@@ -123,11 +123,10 @@ def _check_span(base: TensorBase) -> None:
 
 def _follow(view: TensorBase, base: TensorBase) -> None:
     """Give a view the history of its base as that is now."""
-    record = view.record
-    if record is None:
-        record = view.record = GradRecord()
-    record.generation = base.record.generation
+    before: GradRecord | None = view.record
     if not base.record.requires_grad or view.spec.dtype.category < 2:
+        if before is not None:
+            before.generation = base.record.generation
         return
     node = Node(ViewOfBase(view, base), (tape.edge_of(base),))
     node.inputs = (base.spec,)
@@ -137,11 +136,14 @@ def _follow(view: TensorBase, base: TensorBase) -> None:
     node.instruction = state.instruction
     tape.sequence += 1
     node.sequence = tape.sequence
-    before = record.node
+    # A new record: saved copies of the view keep the history that they had.
+    record = GradRecord()
+    record.generation = base.record.generation
     record.requires_grad = True
     record.node = node
-    record.output = 0
-    move_retainer(record, before, record)
+    view.record = record
+    if before is not None:
+        move_retainer(before, before.node, record)
 
 
 def refresh(view: TensorBase) -> None:

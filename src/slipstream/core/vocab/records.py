@@ -204,7 +204,7 @@ class Node:
         return tuple([(None, 0) if edge is None else edge for edge in self.edges])
 
     def register_hook(self, hook: Any) -> HookHandle:
-        """Call ``hook(grad_inputs, grad_outputs)`` after the node; it may return new grad_inputs."""
+        """Call ``hook(grad_inputs, grad_outputs)`` after the node; it may return grad_inputs."""
         return self._add("post", hook)
 
     def register_prehook(self, hook: Any) -> HookHandle:

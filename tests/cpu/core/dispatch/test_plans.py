@@ -14,8 +14,8 @@ from slipstream.core.vocab import records
 
 COMPILED = not hasattr(Op.call, "__code__")
 # Modules whose functions decide shapes, dtypes and strides: none of them runs for a known call.
-DECIDERS = ("shapes", "promotion", "formulas", "kernels.py", "viewing", "arguments", "calls",
-            "trace", "registry", "dtypes", "catalog")
+DECIDERS = ("shapes", "promotion", "formulas", "kernels.py", "viewing", "calls", "trace",
+            "registry", "dtypes", "catalog")
 
 
 def frames_of(call) -> list[tuple[int, str, str]]:

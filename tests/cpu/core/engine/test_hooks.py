@@ -90,7 +90,7 @@ def test_saved_tensor_hooks_hold_what_they_like() -> None:
     # The history of what was packed is still known.
     g.sum().backward()
     assert x.grad is not None
-    with ss.autograd.graph.disable_saved_tensors_hooks("not here"):
-        with pytest.raises(RuntimeError, match="not here"):
-            with ss.autograd.graph.saved_tensors_hooks(pack, unpack):
-                pass
+    hooks = ss.autograd.graph.saved_tensors_hooks(pack, unpack)
+    with (ss.autograd.graph.disable_saved_tensors_hooks("not here"),
+          pytest.raises(RuntimeError, match="not here"), hooks):
+        pass

@@ -132,6 +132,11 @@ def test_copies_between_devices(backend):
     target = ss.zeros(4)
     target.copy_(there)
     assert target.tolist() == [1.0, 3.0, 5.0, 7.0]
+    target[:2] = there[2:]
+    assert target.tolist() == [5.0, 7.0, 5.0, 7.0]
+    there.copy_(a)
+    a.zero_()
+    assert there.tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
 def two_streams(backend) -> list[float]:

@@ -69,7 +69,7 @@ class WriteKernel(Kernel):
         """Operands: out, self, index tensors, the value unless it is a number."""
         binding = self.binding
         out = operands[0]
-        last = 2 + binding.count
+        last = 2 + len(binding.indices)
         tensors = operands[2:last]
         if binding.numel:
             check_indices(binding.indices, tensors, self.failure)
@@ -131,15 +131,15 @@ class JoinKernel(Kernel):
     def __init__(self, bindings: list[Any], offsets: list[int], places: list[int],
                  parts: list[Any] | None) -> None:
         self.name = "join"
-        self.bindings = bindings
-        self.offsets = offsets
+        self.bindings = tuple(bindings)
+        self.offsets = tuple(offsets)
         self.places = places
         self.parts = parts
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Operands: out, pieces."""
         if self.parts is None:
-            sources = [address(operands[1 + place]) for place in self.places]
+            sources = tuple([address(operands[1 + place]) for place in self.places])
             gathering.run_all(self.bindings, address(operands[0]), self.offsets, sources)
             return
         out = tensor_array(operands[0])

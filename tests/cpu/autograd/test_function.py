@@ -1,0 +1,228 @@
+"""Steps of the tape that users define."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+import slipstream as ss
+from slipstream.autograd import Function, gradcheck, gradgradcheck
+from slipstream.autograd.function import once_differentiable
+
+
+class Square(Function):
+    """x * x, saving its input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: ss.Tensor) -> ss.Tensor:
+        """Save x."""
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: ss.Tensor) -> ss.Tensor:
+        """2 x g."""
+        (x,) = ctx.saved_tensors
+        return g * 2 * x
+
+
+class Exp(Function):
+    """exp, saving its output, in the style with setup_context."""
+
+    @staticmethod
+    def forward(x: ss.Tensor) -> ss.Tensor:
+        """No context here."""
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: ss.Tensor) -> None:
+        """Save the output."""
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, g: ss.Tensor) -> ss.Tensor:
+        """g exp(x)."""
+        (y,) = ctx.saved_tensors
+        return g * y
+
+
+class Double(Function):
+    """Doubles its input in place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: ss.Tensor) -> ss.Tensor:
+        """Write to x."""
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: ss.Tensor) -> ss.Tensor:
+        """2 g."""
+        return g * 2
+
+
+def operand(*shape: int) -> ss.Tensor:
+    """A float64 leaf."""
+    ss.manual_seed(0)
+    return ss.randn(*shape, dtype=ss.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("step", [Square, Exp])
+def test_first_and_second_gradients(step: type[Function]) -> None:
+    assert gradcheck(step.apply, (operand(2, 3),))
+    assert gradgradcheck(step.apply, (operand(2, 3),))
+
+
+def test_in_place_steps_on_views() -> None:
+    def function(x: ss.Tensor) -> ss.Tensor:
+        y = x * 1
+        Double.apply(y[0])
+        return y * y
+
+    assert gradcheck(function, (operand(2, 3),))
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        Double.apply(operand(2))
+
+
+def test_names_contexts_and_what_is_needed() -> None:
+    x = operand(2)
+    y = Square.apply(x)
+    assert y.grad_fn.name() == "SquareBackward"
+    assert y.requires_grad
+    seen = []
+
+    class Two(Function):
+        """Two inputs, a number among them."""
+
+        @staticmethod
+        def forward(ctx: Any, a: ss.Tensor, k: int, b: ss.Tensor) -> tuple[Any, ...]:
+            """Two outputs, of which one has no gradient."""
+            seen.append(ctx.needs_input_grad)
+            first, second = a * k, b + 1
+            ctx.mark_non_differentiable(second)
+            return first, second
+
+        @staticmethod
+        def backward(ctx: Any, g: ss.Tensor, h: ss.Tensor) -> tuple[Any, ...]:
+            """Missing gradients are zeros."""
+            seen.append(h.tolist())
+            return g * 3, None, None
+
+    first, second = Two.apply(x, 3, ss.ones(2))
+    assert seen == [(True, False, False)]
+    assert not second.requires_grad
+    first.sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    assert seen[1] == [0.0, 0.0]
+
+
+def test_gradients_that_are_not_materialized() -> None:
+    class Both(Function):
+        """Two outputs."""
+
+        @staticmethod
+        def forward(ctx: Any, x: ss.Tensor) -> tuple[Any, ...]:
+            """Ask for None."""
+            ctx.set_materialize_grads(False)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, h: Any) -> Any:
+            """One is missing."""
+            assert h is None
+            return g * 2
+
+    x = operand(2)
+    Both.apply(x)[0].sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_inputs_returned_as_they_are() -> None:
+    class Same(Function):
+        """The identity."""
+
+        @staticmethod
+        def forward(ctx: Any, x: ss.Tensor) -> ss.Tensor:
+            """The input itself."""
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, g: ss.Tensor) -> ss.Tensor:
+            """Ten times too much."""
+            return g * 10
+
+    x = operand(2)
+    y = Same.apply(x)
+    assert y is not x
+    assert x.is_leaf
+    y.sum().backward()
+    assert x.grad.tolist() == [10.0, 10.0]
+
+
+def test_saved_tensors_are_checked_and_freed() -> None:
+    x = operand(2)
+    middle = x * 1
+    y = Square.apply(middle)
+    middle.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.sum().backward()
+    y = Square.apply(x)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.sum().backward()
+
+
+def test_no_cycle_keeps_a_step_alive() -> None:
+    gc.disable()
+    try:
+        y = Exp.apply(operand(2))
+        gone = weakref.ref(y.storage)
+        del y
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_steps_that_cannot_be_differentiated_twice() -> None:
+    class Once(Square):
+        """Square, once."""
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, g: ss.Tensor) -> ss.Tensor:
+            """2 x g."""
+            (x,) = ctx.saved_tensors
+            return g * 2 * x
+
+    x = operand(2)
+    start = ss.ones(2, dtype=ss.float64, requires_grad=True)
+    (g,) = ss.autograd.grad(Once.apply(x), x, start, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        g.sum().backward()
+
+
+def test_wrong_backwards() -> None:
+    class Wrong(Square):
+        """Returns what ``wrong`` says."""
+
+        wrong: Any = None
+
+        @classmethod
+        def backward(cls, ctx: Any, g: ss.Tensor) -> Any:
+            """The wrong result."""
+            return cls.wrong
+
+    x = operand(2)
+    for wrong, kind, text in (((None, ss.ones(2)), RuntimeError, "incorrect number"),
+                              (3, TypeError, "expected Variable or None"),
+                              (ss.ones(3), RuntimeError, "invalid gradient at index 0")):
+        Wrong.wrong = wrong
+        with pytest.raises(kind, match=text):
+            Wrong.apply(x).sum().backward()
+    with pytest.raises(TypeError, match="save_for_backward can only save"):
+        type("Bad", (Square,), {"forward": staticmethod(
+            lambda ctx, x: ctx.save_for_backward(3))}).apply(x)
