@@ -176,9 +176,7 @@ def _check_linear(function: Function, inputs: Sequence[Any], places: list[int],
     if not outputs:
         return
     leaves = [inputs[i] for i in places]
-    zeros = [each.detach() * 0 if each.numel() else each.detach() for each in outputs]
-    for each in zeros:
-        each.zero_()
+    zeros = [ss.zeros_like(each.detach()) for each in outputs]
     for leaf, each in zip(leaves, grad(outputs, leaves, zeros, allow_unused=True), strict=True):
         if each is None:
             continue

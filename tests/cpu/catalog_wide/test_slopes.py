@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from catalogue import SAMPLED, Case, cases, results_of
 
@@ -17,9 +18,13 @@ SMALL = 12
 COARSE = {"half", "bfloat16", "float", "cfloat", "to_dtype"}
 
 
-def leaves_of(case: Case) -> list[Any]:
+# Ops one of whose float operands has no gradient.
+FIRST_ONLY = {"nll_loss", "cross_entropy"}
+
+
+def leaves_of(name: str, case: Case) -> list[Any]:
     """The operands that can have gradients."""
-    opened = [each for value in case.args
+    opened = [each for value in (case.args[:1] if name in FIRST_ONLY else case.args)
               for each in (value if isinstance(value, list) else [value])]
     return [each for each in opened if isinstance(each, ss.Tensor) and each.dtype.category >= 2]
 
@@ -30,7 +35,7 @@ def is_differentiable(name: str) -> bool:
     if "float" not in op.entry.dtypes or name == "detach":
         return False
     case = next(cases(op, ss.float64))
-    for leaf in leaves_of(case):
+    for leaf in leaves_of(name, case):
         leaf.requires_grad_(True)
     return any(each.requires_grad for each in results_of(op.call(case.args, case.kwargs)))
 
@@ -39,9 +44,9 @@ DIFFERENTIABLE = [name for name in SAMPLED if is_differentiable(name)]
 SMOOTH = [name for name in DIFFERENTIABLE if name not in COARSE]
 
 
-def split(case: Case) -> tuple[Any, list[Any]]:
+def split(name: str, case: Case) -> tuple[Any, list[Any]]:
     """A function of the leaves alone, and the leaves."""
-    leaves = [leaf.requires_grad_(True) for leaf in leaves_of(case)]
+    leaves = [leaf.requires_grad_(True) for leaf in leaves_of(name, case)]
 
     def placed(values: Any, value: Any) -> Any:
         if isinstance(value, list):
@@ -55,10 +60,18 @@ def split(case: Case) -> tuple[Any, list[Any]]:
     return arguments, leaves
 
 
+def is_smooth_at(name: str, case: Case) -> bool:
+    """Which of two equal indices a scatter writes last is no matter of its gradient's formula."""
+    if name != "scatter":
+        return True
+    ordered = np.sort(case.arrays[2], case.args[1])
+    return not (np.diff(ordered, axis=case.args[1]) == 0).any()
+
+
 def small_cases(name: str, dtype: Any, largest: int) -> list[Case]:
     """The samples of few elements; at least one."""
-    found = list(cases(table[name], dtype))
-    sizes = [sum(leaf.numel() for leaf in leaves_of(case)) for case in found]
+    found = [case for case in cases(table[name], dtype) if is_smooth_at(name, case)]
+    sizes = [sum(leaf.numel() for leaf in leaves_of(name, case)) for case in found]
     return [case for case, size in zip(found, sizes, strict=True)
             if 0 < size <= max(largest, min(size for size in sizes if size))]
 
@@ -67,7 +80,7 @@ def small_cases(name: str, dtype: Any, largest: int) -> list[Case]:
 def test_first_derivatives(name: str) -> None:
     op = table[name]
     for case in small_cases(name, ss.float64, LARGEST):
-        arguments, leaves = split(case)
+        arguments, leaves = split(name, case)
         ss.autograd.gradcheck(lambda *given, a=arguments, k=case.kwargs: op.call(a(given), k),
                               tuple(leaves))
 
@@ -76,7 +89,7 @@ def test_first_derivatives(name: str) -> None:
 def test_second_derivatives(name: str) -> None:
     op = table[name]
     for case in small_cases(name, ss.float64, SMALL)[:3]:
-        arguments, leaves = split(case)
+        arguments, leaves = split(name, case)
         ss.autograd.gradgradcheck(
             lambda *given, a=arguments, k=case.kwargs: op.call(a(given), k), tuple(leaves))
 
@@ -86,7 +99,7 @@ def test_second_derivatives(name: str) -> None:
 def test_complex_derivatives(name: str) -> None:
     op = table[name]
     for case in small_cases(name, ss.complex128, SMALL)[:3]:
-        arguments, leaves = split(case)
+        arguments, leaves = split(name, case)
         ss.autograd.gradcheck(lambda *given, a=arguments, k=case.kwargs: op.call(a(given), k),
                               tuple(leaves))
 
@@ -103,7 +116,7 @@ def test_delayed_gradients_are_the_same(name: str) -> None:
 
 def gradients(op: Any, case: Case) -> list[Any]:
     """The gradients of the sum of all results."""
-    leaves = [leaf.requires_grad_(True) for leaf in leaves_of(case)]
+    leaves = [leaf.requires_grad_(True) for leaf in leaves_of(op.name, case)]
     for result in results_of(op.call(case.args, case.kwargs)):
         if result.requires_grad:
             result.backward(ss.ones_like(result), retain_graph=True)

@@ -432,10 +432,19 @@ def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
         made.requires_grad_(True)
     if self.grad is not None:
         made.grad = copy.deepcopy(self.grad, memo)
-    attributes = getattr(self, "__dict__", None)
+    attributes = attributes_of(self)
     if attributes:
         made.__dict__.update(copy.deepcopy(attributes, memo))
     return made
+
+
+FIELDS = ("spec", "storage", "offset", "record", "base")
+
+
+def attributes_of(self: Any) -> dict[str, Any]:
+    """What a user set on an instance of a subclass; uncompiled, the fields lie beside it."""
+    held = getattr(self, "__dict__", {})
+    return {name: value for name, value in held.items() if name not in FIELDS}
 
 
 def as_class(self: Any, cls: Any) -> Any:
@@ -456,7 +465,7 @@ def reduced(self: Any) -> Any:
     if self.grad_fn is not None:
         raise RuntimeError("a tensor that is no leaf cannot be pickled; detach() it first")
     array = np.ascontiguousarray(host_array(self.detach(), "pickle"))
-    attributes = getattr(self, "__dict__", None) or None
+    attributes = attributes_of(self) or None
     return rebuild, (type(self), self.spec.dtype.name, self.spec.shape, array.tobytes(),
                      self.requires_grad, attributes)
 

@@ -107,6 +107,7 @@ def _dropout(self: Any, p: float, training: bool, inplace: bool) -> Any:
 define(Entry(
     "dropout(Tensor self, float p=0.5, bool training=True, bool inplace=False)", COMPOUND,
     function=_dropout, path="nn.functional.dropout", method=False, dtypes=("float", "complex"),
+    deterministic=False,
     doc="Each element zeroed with probability p, the others times 1 / (1 - p); without training "
         "the identity. ValueError unless 0 <= p <= 1.",
 ))

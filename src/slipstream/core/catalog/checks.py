@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """What entries refuse, and the longer pieces of their formulas."""
 
 from __future__ import annotations

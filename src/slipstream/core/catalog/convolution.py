@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import samples
 from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
@@ -235,7 +236,15 @@ def _conv1d(self: Any, weight: Any, bias: Any, *window: Any) -> Any:
     return out.squeeze(-2)
 
 
+def _conv1d_reference(x: Any, weight: Any, bias: Any = None) -> Any:
+    windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2], -1)
+    out = np.einsum("...clk,ock->...ol", windows, weight)
+    return out if bias is None else out + bias[:, None]
+
+
 define(Entry(f"conv1d(Tensor self, Tensor weight, Tensor? bias=None, {WINDOW})", COMPOUND,
              function=_conv1d, path="nn.functional.conv1d", method=False, dtypes=BOTH,
+             samples=samples.products(((2, 3, 7), (4, 3, 2)), ((3, 7), (4, 3, 3), (4,))),
+             reference=_conv1d_reference,
              doc="Cross-correlation of rows [N, C, L] or [C, L] with weight [O, C / groups, k]; "
                  "see conv2d."))

@@ -152,6 +152,10 @@ def _to_device(self: Any, device: Any) -> Any:
         raise NotImplementedError("Cannot copy out of meta tensor; no data! "
                                   f"{self.spec!r} to {target}\n  mend: use empty_like there")
     wait(self.spec.device, "to")
+    if backend_of(self.spec.device).immediate and backend_of(target).has_data and (
+            not backend_of(target).immediate):
+        # The copy may run later than the call, and the host may write its tensor before that.
+        self = ops.clone.call((self,), None)
     return ops.copy_across.call((self, target), None)
 
 

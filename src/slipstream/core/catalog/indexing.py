@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from slipstream.core.catalog import indexing_samples, samples
 from slipstream.core.catalog.samples import index_samples, indices_of, select_samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, VIEW, Entry
@@ -410,6 +413,7 @@ define(Entry("index(Tensor self, any indices)", COMPOUND, path="", method=False,
              doc="Elements at tensors of indices; None stands for a full slice; masks wait."))
 define(Entry("index_put(Tensor self, any indices, Tensor values, bool accumulate=False)", COMPOUND,
              function=_index_put, path="index_put", waits="data",
+             samples=indexing_samples.writes, reference=indexing_samples.put,
              doc="self with values written (accumulate: added) at tensors of indices, masks or "
                  "None for a full slice; the last duplicate wins."))
 define(Entry("index_put_(Tensor self, any indices, Tensor values, bool accumulate=False)",
@@ -468,9 +472,14 @@ def _slice(self: Any, dim: int, start: Any, end: Any, step: int) -> Any:
 
 
 define(Entry("select(Tensor self, int dim, int index)", COMPOUND, function=_select,
-             path="select", doc="One index of a dim, which is left out: a view."))
+             path="select", samples=samples.with_arguments(((2, 3, 4), (1, -2)), ((3,), (0, 2))),
+             reference=lambda x, dim, index: np.take(x, index, dim), doc="One index of a dim, which is left out: a view."))
 define(Entry("narrow(Tensor self, int dim, any start, int length)", COMPOUND, function=_narrow,
-             path="narrow", doc="A range of a dim: a view."))
+             path="narrow", samples=samples.with_arguments(
+                 ((2, 5), (1, 1, 3)), ((5,), (-1, 2, 0)), ((3, 4), (0, -2, 2))),
+             reference=lambda x, dim, start, length: np.take(
+                 x, range(start, start + length), dim, mode="wrap"),
+             doc="A range of a dim: a view."))
 define(Entry("slice(Tensor self, int dim=0, any start=None, any end=None, int step=1)", COMPOUND,
              function=_slice, path="", method=False,
              doc="Every step-th index of a range of a dim, a view; steps may be negative."))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import indexing_samples, samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, VIEW, Entry
@@ -273,12 +273,17 @@ def compound(signature: str, function: Any, doc: str, **facts: Any) -> None:
 
 
 compound("chunk(Tensor self, int chunks, int dim=0)", _chunk,
-         "At most that many views of successive ranges of a dim, all of one length but the last.")
+         "At most that many views of successive ranges of a dim, all of one length but the last.",
+         samples=samples.with_arguments(((7, 2), (3,)), ((2, 4), (2, -1)), ((2,), (5,))),
+         reference=indexing_samples.chunks)
 compound("tensor_split(Tensor self, any indices_or_sections, int dim=0)", _tensor_split,
-         "Views of successive ranges of a dim: so many of about one length, or between indices.")
+         "Views of successive ranges of a dim: so many of about one length, or between indices.",
+         samples=samples.with_arguments(((7, 2), (3,)), ((2, 4), ((1, 3), 1))),
+         reference=np.array_split)
 compound("split_with_sizes(Tensor self, int[] split_sizes, int dim=0)",
          lambda self, split_sizes, dim: ops.split.call((self, list(split_sizes), dim), None),
-         "split by a list of lengths.")
+         "split by a list of lengths.", reference=indexing_samples.sections,
+         samples=samples.with_arguments(((7, 2), ((3, 0, 4),)), ((2, 4), ((1, 3), -1))))
 
 
 # -- repeated, reversed, moved -------------------------------------------------------------------
@@ -369,13 +374,16 @@ compound("tile(Tensor self, int... dims)", _tile,
          "repeat, where dims that are not given count once.", samples=samples.repeats,
          reference=np.tile)
 compound("repeat_interleave(Tensor self, any repeats, int? dim=None)", _repeat_interleave,
-         "Every element, or index of a dim, so many times in a row.")
+         "Every element, or index of a dim, so many times in a row.", reference=np.repeat,
+         samples=samples.with_arguments(((2, 3), (2,)), ((2, 3), (3, 1)), ((2, 3), (0, 0))))
 compound("flip(Tensor self, int... dims)", _flip, "A copy with the order of dims reversed.",
          samples=samples.flips, reference=np.flip)
 compound("fliplr(Tensor self)", lambda self: _flip_at_rank(self, 1, 2),
-         "A copy with dim 1 reversed.")
+         "A copy with dim 1 reversed.", reference=np.fliplr,
+         samples=samples.with_arguments(((2, 3), ()), ((2, 3, 4), ())))
 compound("flipud(Tensor self)", lambda self: _flip_at_rank(self, 0, 1),
-         "A copy with dim 0 reversed.")
+         "A copy with dim 0 reversed.", reference=np.flipud,
+         samples=samples.with_arguments(((3,), ()), ((2, 3), ())))
 compound("roll(Tensor self, int[] shifts, int[]? dims=None)", _roll,
          "A copy with a dim's elements moved on, those at the end to the front.",
          samples=samples.rolls, reference=np.roll)

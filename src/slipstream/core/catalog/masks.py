@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import indexing_samples, samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
 from slipstream.core.dispatch.registry import Candidate
@@ -150,6 +150,7 @@ define(Entry(
 ))
 define(Entry("masked_scatter(Tensor self, Tensor mask, Tensor source)", COMPOUND,
              function=_masked_scatter, path="masked_scatter", waits="always",
+             samples=indexing_samples.sources, reference=indexing_samples.scattered,
              doc="self with the source's elements in turn where the mask is true."))
 define(Entry("masked_scatter_(Tensor self, Tensor mask, Tensor source)", COMPOUND,
              function=lambda self, mask, source: ops.copy.call_inplace(

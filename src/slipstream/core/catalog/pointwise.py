@@ -17,6 +17,7 @@ from slipstream.core.catalog.samples import (
     filled,
     fused,
     masks,
+    positive,
     tensor_pairs,
     unary,
 )
@@ -145,16 +146,16 @@ unary_op("expm1", lambda self: self.expm1(), lambda g, out: g * checks.conj(out 
          dtypes=("bool", "int", "float"), check=checks.no_complex,
          doc="exp(self) - 1, right for small values.")
 unary_op("log", lambda self: self.log(), lambda g, self: g / checks.conj(self), np.log,
-         doc="Natural logarithm.")
+         samples=positive, doc="Natural logarithm.")
 unary_op("log1p", lambda self: self.log1p(), lambda g, self: g / (self + 1), np.log1p,
-         dtypes=("bool", "int", "float"), check=checks.no_complex,
+         samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
          doc="log(1 + self), right for small values.")
 unary_op("log2", lambda self: self.log2(), lambda g, self: g / (self * math.log(2.0)), np.log2,
-         dtypes=("bool", "int", "float"), check=checks.no_complex, doc="Logarithm to base 2.")
+         samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex, doc="Logarithm to base 2.")
 unary_op("sqrt", lambda self: self.sqrt(), lambda g, out: g / (checks.conj(out) * 2), np.sqrt,
-         doc="Square root.")
+         samples=positive, doc="Square root.")
 unary_op("rsqrt", lambda self: self.rsqrt(), lambda g, out: g * checks.conj(out ** 3) * -0.5,
-         lambda x: 1 / np.sqrt(x), doc="1 / sqrt(self).")
+         lambda x: 1 / np.sqrt(x), samples=positive, doc="1 / sqrt(self).")
 unary_op("reciprocal", lambda self: self.reciprocal(), lambda g, out: -g * checks.conj(out * out),
          lambda x: 1 / x, doc="1 / self.")
 unary_op("square", lambda self: self * self, lambda g, self: g * checks.conj(self * 2), np.square,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import indexing_samples, samples
 from slipstream.core.catalog.indexing import copy_of, same_shape
 from slipstream.core.catalog.masks import readable
 from slipstream.core.catalog.table import define, ops
@@ -210,6 +210,8 @@ def _take_along_dim(self: Any, indices: Any, dim: Any) -> Any:
 
 define(Entry("take_along_dim(Tensor self, Tensor indices, int? dim=None)", COMPOUND,
              function=_take_along_dim, path="take_along_dim",
+             samples=lambda: [((args[0], args[2], args[1]), {}) for args, _ in samples.along()[:2]],
+             reference=np.take_along_axis,
              doc="gather where the other dims broadcast; without dim over all elements."))
 
 
@@ -304,6 +306,7 @@ define(Entry(
 define(Entry(
     "index_copy(Tensor self, int dim, Tensor index, Tensor source)", INDEX, shape=same_shape,
     check=_check_vector_source, path="index_copy", inplace=True, out=True,
+    samples=indexing_samples.vector_writes, reference=indexing_samples.written,
     gradient={"self": lambda g, dim, index: ops.index_fill.call((g, dim, index, 0), None),
               "source": lambda g, dim, index: ops.index_select.call((g, dim, index), None)},
     doc="self with the source's indices of a dim at those of a vector; the last duplicate wins.",
@@ -340,21 +343,24 @@ def compound(signature: str, function: Any, doc: str, **facts: Any) -> None:
 compound("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Number alpha=1)",
          lambda self, dim, index, source, alpha: ops.index_sum.call(
              (self, dim, index, _scaled(source, alpha)), None),
-         "self with alpha * source added at a vector of indices of a dim.")
+         "self with alpha * source added at a vector of indices of a dim.",
+         samples=indexing_samples.vector_writes, reference=indexing_samples.added)
 compound("index_add_(Tensor self, int dim, Tensor index, Tensor source, *, Number alpha=1)",
          lambda self, dim, index, source, alpha: ops.index_sum.call_inplace(
              (self, dim, index, _scaled(source, alpha)), None),
          "index_add in place.", path="")
 compound("index_fill(Tensor self, int dim, Tensor index, any value)",
          lambda self, dim, index, value: _index_filled(self, dim, index, value, False),
-         "self with a value at a vector of indices of a dim.")
+         "self with a value at a vector of indices of a dim.",
+         samples=indexing_samples.vector_fills, reference=indexing_samples.written)
 compound("index_fill_(Tensor self, int dim, Tensor index, any value)",
          lambda self, dim, index, value: _index_filled(self, dim, index, value, True),
          "index_fill in place.", path="")
 compound("take(Tensor self, Tensor index)",
          lambda self, index: ops.index_read.call(
              (ops.reshape.call((self, (-1,)), None), [index], ((0,), 0, ())), None),
-         "Elements of the tensor as if it were a vector, in the shape of index.")
+         "Elements of the tensor as if it were a vector, in the shape of index.",
+         samples=indexing_samples.flat_places, reference=np.take)
 
 
 # -- embedding, one_hot --------------------------------------------------------------------------
@@ -433,4 +439,5 @@ def _one_hot(self: Any, num_classes: int) -> Any:
 
 compound("one_hot(Tensor tensor, int num_classes=-1)", _one_hot,
          "int64 zeros with a one at each class, in a new last dim; looks at the classes: waits.",
-         path="nn.functional.one_hot", method=False, waits="always")
+         path="nn.functional.one_hot", method=False, waits="always",
+         samples=indexing_samples.classes, reference=indexing_samples.one_hot)

@@ -94,15 +94,32 @@ def _make_recipe(call: Call, device: Any) -> Recipe:
         outputs = (call.target.spec.dtype,)
     elif call.target is not None:
         outputs = tuple(target.spec.dtype for target in call.target)
-    traced = trace(op.entry.formula, arguments, outputs)
+    traced, kernel, considered = _program(op, arguments, tuple(outputs), device)
     names = op.names
-    kernel, considered = kernel_for(device, traced.program)
     return Recipe(
         op, traced, tuple(outputs), kernel,
         tuple(names.index(name) for name in traced.operands),
         tuple(names.index(name) for name in traced.number_names),
         considered, backend_of(device), _is_short(call, traced),
     )
+
+
+def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
+             device: Any) -> tuple[Traced, Kernel, list[tuple[str, str]]]:
+    """The traced formula and its kernel; pointwise programs are the same for every rank."""
+    key = None
+    if op.entry.kind == "pointwise":
+        key = (device, outputs, *[
+            (value.dtype, value.cls) if isinstance(value, TensorArgument) else (type(value), value)
+            for value in arguments.values()])
+        known = op.programs.get(key)
+        if known is not None:
+            return known
+    traced = trace(op.entry.formula, arguments, outputs)
+    found = (traced, *kernel_for(device, traced.program))
+    if key is not None:
+        op.programs[key] = found
+    return found
 
 
 def _is_short(call: Call, traced: Traced) -> bool:

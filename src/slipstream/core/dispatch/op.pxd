@@ -45,6 +45,7 @@ cdef class Op(OpBase):
     cdef public dict plans
     cdef public dict binary
     cdef public dict recipes
+    cdef public dict programs
     cdef public dict rules
     cdef public dict kernels
     cpdef object call(self, tuple args, dict kwargs)

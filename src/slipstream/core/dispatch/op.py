@@ -147,6 +147,7 @@ class Op(OpBase):
         self.plans = {}
         self.binary = {}
         self.recipes = {}
+        self.programs = {}
         self.rules = {}
         self.kernels = {}
 
@@ -385,13 +386,13 @@ class Op(OpBase):
         out: TensorBase
         address: cython.size_t
         if modes.listeners is None:
-            address = backend.memory.allocate(spec.nbytes)
+            address = backend.memory.allocate(spec.extent)
         else:
-            address = traced_allocation(backend, spec.nbytes)
+            address = traced_allocation(backend, spec.extent)
         storage: Storage = Storage.__new__(Storage)
         storage.device = spec.device
         storage.address = address
-        storage.nbytes = spec.nbytes
+        storage.nbytes = spec.extent
         storage.owner = backend.owner
         if cython.compiled:
             out = slip_new(slots.tensor_class)  # noqa: F821

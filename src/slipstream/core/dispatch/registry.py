@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Which kernels there are for an op on a device, and which one a recipe takes."""
 
 from __future__ import annotations

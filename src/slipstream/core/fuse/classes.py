@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Compute classes: how they combine, and which literals and dtypes belong to them.
 
 A class is the arithmetic that a value is computed in; ``vocab.programs`` lists them.  Bools and

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Formula graphs: the values that a traced formula computes, each written once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Symbols: what a formula is called with instead of tensors, to be written down as a graph.
 
 A symbol has the operators and methods of a tensor, under PyTorch's names and with its meaning,

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Tracing: a formula, called once with symbols, becomes a program."""
 
 from __future__ import annotations

@@ -78,7 +78,9 @@ def measure(
         i -= 1
     if numel == 0:
         return 0, True
-    if numel * itemsize > LIMIT:
+    last = numel if contiguous else sum([(n - 1) * abs(s)
+                                         for n, s in zip(shape, strides, strict=True)])
+    if max(numel, last + 1) * itemsize > LIMIT:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
     return numel, contiguous
 

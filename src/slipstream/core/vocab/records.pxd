@@ -7,6 +7,7 @@ cdef class Spec:
     cdef readonly Py_ssize_t ndim
     cdef readonly Py_ssize_t itemsize
     cdef readonly Py_ssize_t nbytes
+    cdef readonly Py_ssize_t extent
     cdef readonly bint contiguous
     cdef readonly tuple kind
     cdef readonly tuple key

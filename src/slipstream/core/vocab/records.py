@@ -40,6 +40,11 @@ class Spec:
         self.ndim = len(shape)
         self.itemsize = dtype.itemsize
         self.nbytes = numel * dtype.itemsize
+        self.extent = self.nbytes
+        if numel and not contiguous:
+            # Strides may leave gaps: what a new tensor needs reaches to its last element.
+            last = sum([(n - 1) * abs(step) for n, step in zip(shape, strides)])
+            self.extent = (last + 1) * dtype.itemsize
         self.contiguous = contiguous
         self.kind = (device, dtype, len(shape))
 

@@ -241,19 +241,16 @@ def test_subclasses():
     assert copied.data_ptr() != tensor.data_ptr()
     with pytest.raises(TypeError):
         tensor.as_subclass(int)
-    with pytest.raises(AttributeError):
-        ss.ones(1).tag = "no"
 
 
 def test_parameters():
     parameter = ss.nn.Parameter(ss.ones(2))
-    parameter.name = "weight"
     assert parameter.is_leaf
     assert parameter.requires_grad
     for again in (copy.deepcopy(parameter), pickle.loads(pickle.dumps(parameter))):
         assert type(again) is ss.nn.Parameter
         assert again.requires_grad
-        assert again.name == "weight"
+        assert again.data_ptr() != parameter.data_ptr()
     assert "Parameter containing" in repr(parameter)
 
 

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Lowering: levels, phases, buffers and loops of a program, before any shape is known.
 
 A program runs in phases.  Phase 0 streams over the rows and feeds the first reductions; their
