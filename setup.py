@@ -75,6 +75,17 @@ def declared_methods(pxd: str) -> set[str]:
     return set(re.findall(r"^\s+cp?def\b[^(=\n]*?(\w+)\(", pxd, re.MULTILINE))
 
 
+def without_fields(tree: ast.Module, lines: list[bytes], pxd: str) -> None:
+    """Empty the lines that declare a field of a class whose fields the .pxd declares."""
+    known = set(re.findall(r"^cdef class (\w+)", pxd, re.MULTILINE))
+    bodies = [node.body for node in ast.walk(tree)
+              if isinstance(node, ast.ClassDef) and node.name in known]
+    for node in (each for body in bodies for each in body):
+        if isinstance(node, ast.AnnAssign) and node.value is None:
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = b""
+
+
 def mirrored(text: str, pxd: str) -> str:
     """Return a source without the hints that the .pxd stands for, every line in its place.
 
@@ -82,6 +93,7 @@ def mirrored(text: str, pxd: str) -> str:
     """
     declared = declared_methods(pxd)
     lines = text.encode().split(b"\n")
+    without_fields(ast.parse(text), lines, pxd)
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     for function in functions:
         spec = function.args

@@ -1,7 +1,8 @@
 """What is timed: statements over tensors, the same for every torch-like module.
 
 As a worker (`--module torch` or `--module slipstream`) it answers requests, a JSON object a line:
-{"row": name, "number": n} runs the row's statement n times and answers {"ns": per call}.
+{"row": name, "number": n} runs the row's statement n times, REPEATS times over, and answers with
+the fastest of these, {"ns": per call}.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 Space = dict[str, Any]
+REPEATS = 5
 
 
 class Row(NamedTuple):
@@ -132,12 +134,12 @@ class Worker:
         self.timers: dict[str, timeit.Timer] = {}
 
     def time(self, name: str, number: int) -> float:
-        """Return the nanoseconds a call takes, over ``number`` calls."""
+        """Return the nanoseconds a call takes, over ``number`` calls: the fastest of REPEATS."""
         row = ROWS[name]
         if name not in self.timers:
             self.timers[name] = timeit.Timer(row.statement, globals=row.space(self.module))
         with self.module.no_grad() if row.no_grad else contextlib.nullcontext():
-            return self.timers[name].timeit(number) / number * 1e9
+            return min(self.timers[name].repeat(REPEATS, number)) / number * 1e9
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request; what goes wrong is an answer too."""
@@ -160,27 +162,36 @@ def first_calls(operands: list[tuple[Callable[..., Any], Any, Any]]) -> list[int
 
 
 def new_shapes(module: ModuleType) -> list[int]:
-    """Time ``a + b`` on shapes not met before, the recipe being known."""
-    a, b = module.ones(40), module.ones(40)
-    a + b
-    operands = [(module.add, module.ones(n), module.ones(n)) for n in range(100, 500)]
-    return first_calls(operands)
+    """Time ``a + b`` on shapes not met before, of one and two dims, the recipes being known."""
+    shapes = [shape for n in range(100, 300) for shape in ((n,), (n // 8, 3 + n % 8))]
+    for shape in ((40,), (5, 8), (41,), (6, 9)):
+        module.ones(shape) + module.ones(shape)
+    return first_calls([(module.add, module.ones(s), module.ones(s)) for s in shapes])
 
 
-def new_recipes(module: ModuleType) -> list[int]:
-    """Time pairs of dtypes and ranks that no op has met before."""
+def recipe_calls(module: ModuleType, shapes: tuple) -> list[tuple[Callable[..., Any], Any, Any]]:
+    """Return calls of add, sub and mul on every pair of six dtypes, for each shape."""
     names = ("uint8", "int16", "int32", "int64", "float32", "float64")
     dtypes = [getattr(module, name) for name in names]
     functions = (module.add, module.sub, module.mul)
-    shapes = ((6,), (2, 3), (1, 2, 3))
-    operands = [
+    return [
         (function, module.ones(shape, dtype=first), module.ones(shape, dtype=second))
         for function, shape, first, second in product(functions, shapes, dtypes, dtypes)
     ]
-    return first_calls(operands)
 
 
-FIRST_CALLS = {"new_shape": new_shapes, "new_recipe": new_recipes}
+def new_dtypes(module: ModuleType) -> list[int]:
+    """Time pairs of dtypes that the op has not met before."""
+    return first_calls(recipe_calls(module, ((6,),)))
+
+
+def new_ranks(module: ModuleType) -> list[int]:
+    """Time ranks that the op has not met before, for pairs of dtypes that it has."""
+    first_calls(recipe_calls(module, ((6,),)))
+    return first_calls(recipe_calls(module, ((2, 3), (1, 2, 3))))
+
+
+FIRST_CALLS = {"new_shape": new_shapes, "new_dtypes": new_dtypes, "new_rank": new_ranks}
 
 
 def main() -> None:

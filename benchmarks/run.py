@@ -1,8 +1,10 @@
 """Measures ours beside the peer, PyTorch 2.13.0 on the CPU, and prints each figure with its bar.
 
 Each subject is a process of its own; rounds alternate between them, so that a busy moment of the
-machine meets all alike.  A figure is the median over rounds, a ratio the median of the rounds'
-ratios.  Results go to benchmarks/results/<date>-<machine>.json and, with --readme, into the README.
+machine meets all alike.  A round's time is the fastest of a few repeats; a figure is the median
+over rounds, a ratio the median of the rounds' ratios.  First calls can be timed once a process:
+theirs is the median over calls of each call's fastest process.  Results go to
+benchmarks/results/<date>-<machine>.json and, with --readme, into the README.
 Usage: python benchmarks/run.py [--rounds N] [--seconds S] [--only WORD] [--strict] [--readme]
 """
 
@@ -21,7 +23,9 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core_ops import FIRST_CALLS, HEADLINES, ROWS
+from core_ops import FIRST_CALLS, HEADLINES, REPEATS, ROWS
+from rich.console import Console
+from rich.progress import track
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -43,16 +47,22 @@ BARS = {
     "add_large": ("`a + b`, 10 million float32, new outputs", 0.35),
 }
 SETTLE_SECONDS = 0.005
+PROCESSES = 3
+IMPORTS = 9
 UNCOMPILED_BAR = 2.0
 MEDIAN_BAR, WORST_BAR = 0.6, 1.5
 FIRST_BARS = {
     "new_shape": ("first `a + b` on a new shape, recipe known", 8_000),
-    "new_recipe": ("first call of a new recipe", 80_000),
+    "new_dtypes": ("new recipe: first call of add, sub, mul on a new pair of dtypes", 80_000),
+    "new_rank": ("new recipe: first call on a new rank, dtypes met before", 80_000),
 }
 IMPORT_BAR = 80e6
 IMPORT_CODE = (
     "import numpy, time; t = time.perf_counter_ns(); import {}; print(time.perf_counter_ns() - t)"
 )
+
+
+PROGRESS = Console(stderr=True)
 
 
 class Figure(NamedTuple):
@@ -101,7 +111,8 @@ class Subject:
         return json.loads(line) if line else {"error": "the process died"}
 
     def calibrate(self, row: str, seconds: float) -> None:
-        """Choose how many calls make a round of about ``seconds``, after calls that warm up."""
+        """Choose how many calls make a repeat of a round of ``seconds``, after warming up."""
+        seconds /= REPEATS
         self.numbers[row] = 1
         for number in (1, 3, 10, 100, 1000):
             answer = self.ask(row=row, number=number)
@@ -122,12 +133,12 @@ class Subject:
         return answer.get("ns")
 
 
-def start_subjects() -> dict[str, Subject]:
+def start_subjects(peer_python: Path) -> dict[str, Subject]:
     """Start one process each for ours, ours uncompiled, and the peer."""
     return {
         OURS: Subject(sys.executable, "slipstream", {}),
         UNCOMPILED: Subject(sys.executable, "slipstream", {"SLIPSTREAM_CORE": "uncompiled"}),
-        PEER: Subject(peer.prepare(), "torch", {"OMP_PROC_BIND": "true"}),
+        PEER: Subject(peer_python, "torch", {"OMP_PROC_BIND": "true"}),
     }
 
 
@@ -145,7 +156,7 @@ def measure(subjects: dict[str, Subject], row: str, options: argparse.Namespace)
     return rounds
 
 
-def median(values: list[float | None]) -> float | None:
+def median(values: list | None) -> float | None:
     """Return the median, None where a value is missing."""
     return None if not values or None in values else statistics.median(values)
 
@@ -188,29 +199,35 @@ def op_figures(rounds: dict[str, dict[str, list]]) -> list[Figure]:
     ]
 
 
+def first_samples(subject: Subject, name: str) -> list[float] | None:
+    """Return each first call's nanoseconds, the fastest of a few fresh processes."""
+    runs = []
+    for _ in range(PROCESSES):
+        subject.stop()
+        subject.start()
+        runs.append(subject.ask(first=name).get("samples"))
+    return None if None in runs else [min(calls) for calls in zip(*runs, strict=True)]
+
+
 def first_figures(subjects: dict[str, Subject]) -> list[Figure]:
-    """Return what first calls cost, in a fresh process each (ours; the peer's for comparison)."""
+    """Return what first calls cost (ours has the bar; the peer's stands beside it)."""
     figures = []
-    for name in FIRST_CALLS:
-        times = {}
-        for subject in (OURS, PEER):
-            subjects[subject].stop()
-            subjects[subject].start()
-            times[subject] = median(subjects[subject].ask(first=name).get("samples", [None]))
+    for name in track(FIRST_CALLS, "first calls", console=PROGRESS, transient=True):
+        times = {s: median(first_samples(subjects[s], name)) for s in (OURS, PEER)}
         what, bar = FIRST_BARS[name]
         figures.append(Figure(what, times[OURS], times[PEER], times[OURS], bar, "ours only"))
     return figures
 
 
-def import_figure(rounds: int) -> Figure:
-    """Return what importing ours adds to importing NumPy."""
-    times: dict[str, list[float | None]] = {"slipstream": [], "torch": []}
-    for _ in range(rounds):
-        for module, python in (("slipstream", sys.executable), ("torch", str(peer.PYTHON))):
+def import_figure(peer_python: Path) -> Figure:
+    """Return what importing ours adds to importing NumPy, the fastest of a few processes."""
+    times: dict[str, list[float]] = {"slipstream": [], "torch": []}
+    for _ in track(range(IMPORTS), "imports", console=PROGRESS, transient=True):
+        for module, python in (("slipstream", sys.executable), ("torch", str(peer_python))):
             command = [python, "-c", IMPORT_CODE.format(module)]
             done = subprocess.run(command, capture_output=True, text=True)
-            times[module].append(None if done.returncode else float(done.stdout))
-    mine, peers = median(times["slipstream"]), median(times["torch"])
+            times[module] += [] if done.returncode else [float(done.stdout)]
+    mine, peers = (min(times[module], default=None) for module in ("slipstream", "torch"))
     return Figure("import, beyond `import numpy`", mine, peers, mine, IMPORT_BAR, "ours only")
 
 
@@ -275,40 +292,57 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.01, help="length of a round")
-    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--only", default="", help="rows whose name this regular expression finds")
     parser.add_argument("--strict", action="store_true", help="fail where a bar is not met")
+    parser.add_argument("--peer", type=Path, help="a Python that has PyTorch (default: own venv)")
     parser.add_argument("--readme", action="store_true", help="put the table into the README")
     return parser.parse_args()
 
 
 def print_rows(rounds: dict[str, dict[str, list]], subjects: dict[str, Subject]) -> None:
-    """Print every op's times, or why it has none."""
-    for row, mine in rounds.items():
-        value = ratio(mine)
+    """Print every row's times, the slowest beside the peer first, or why it has none."""
+    ratios = {row: ratio(mine) for row, mine in rounds.items()}
+    for row in sorted(rounds, key=lambda row: -(ratios[row] or float("inf"))):
+        mine, value = rounds[row], ratios[row]
         times = f"{as_time(median(mine[OURS])):>10} {as_time(median(mine[PEER])):>10}"
         why = subjects[OURS].errors.get(row) or subjects[PEER].errors.get(row, "")
         print(f"{row:<20} {times} {'-' if value is None else f'{value:.2f}':>6} {why}")
 
 
+def measure_rows(subjects: dict[str, Subject], options: argparse.Namespace) -> dict:
+    """Return the rounds of every row asked for."""
+    rows = [row for row in ROWS if re.search(options.only, row)]
+    watched = track(rows, "rows", console=PROGRESS, transient=True)
+    return {row: measure(subjects, row, options) for row in watched}
+
+
+def print_misses(figures: list[Figure]) -> None:
+    """Name the figures that do not meet their bar."""
+    missed = [figure.what for figure in figures if verdict(figure) != "ok"]
+    print("".join(f"misses its bar: {what}\n" for what in missed), end="")
+    print(f"{len(figures) - len(missed)} of {len(figures)} figures meet their bar")
+
+
 def main() -> int:
     """Measure, print, keep."""
     options = parse_arguments()
-    subjects = start_subjects()
-    rows = [row for row in ROWS if options.only in row]
-    rounds = {row: measure(subjects, row, options) for row in rows}
+    peer_python = options.peer or peer.prepare()
+    subjects = start_subjects(peer_python)
+    rounds = measure_rows(subjects, options)
     print_rows(rounds, subjects)
     figures = headline_figures(rounds) + op_figures(rounds)
     if not options.only:
-        figures += [*first_figures(subjects), import_figure(7)]
+        figures += [*first_figures(subjects), import_figure(peer_python)]
     for subject in subjects.values():
         subject.stop()
     title = f"Measured {datetime.date.today().isoformat()} on {machine()}; PyTorch 2.13.0 (CPU)."
     lines = [title, "", *table(figures)]
     print("\n".join(lines))
+    print_misses(figures)
     if not options.only:
         print(f"kept in {write_json(figures, rounds).relative_to(ROOT)}")
-    if options.readme:
-        write_readme(lines)
+        if options.readme:
+            write_readme(lines)
     return int(options.strict and any(verdict(figure) != "ok" for figure in figures))
 
 

@@ -38,7 +38,8 @@ def run_operators(oracle: Path, options: argparse.Namespace) -> tuple[int, int]:
     REPORTS.mkdir(parents=True, exist_ok=True)
     report = REPORTS / "conformance.json"
     report.unlink(missing_ok=True)
-    command = [str(peer.prepare()), str(oracle / "opinfo_run.py"), "--module", "slipstream",
+    python = options.peer or peer.prepare()
+    command = [str(python), str(oracle / "opinfo_run.py"), "--module", "slipstream",
                "--ops-file", str(LISTS / "core_ops.txt"), "--json", str(report),
                "--samples", str(options.samples)]
     command += ["--ops", options.ops] if options.ops else []
@@ -83,6 +84,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=8, help="samples an operator; 0: all")
     parser.add_argument("--ops", help="regular expression that operators' names have to contain")
     parser.add_argument("--layout", action="store_true", help="compare strides and views too")
+    parser.add_argument("--peer", type=Path, help="a Python that has PyTorch (default: own venv)")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     return parser.parse_args()
 

@@ -35,6 +35,7 @@ TYPES = {
     "Tensor": "Tensor",
     "Tensor?": "Tensor | None",
     "Tensor|Number": "Tensor | Number",
+    "Tensor|Static": "Tensor | Number",
     "Tensor[]": "Sequence[Tensor]",
     "Number": "Number",
     "Number?": "Number | None",
@@ -49,13 +50,16 @@ TYPES = {
     "float": "Float",
     "str": "str",
     "str?": "str | None",
+    "dtype": "DType",
     "dtype?": "DType | None",
+    "device": "Device | str",
     "device?": "Device | str | None",
     "any": "Any",
 }
 # Methods that return something else than one Tensor.
 RESULTS: dict[str, str] = {
     "split": "tuple[Tensor, ...]",
+    "split_with_sizes": "tuple[Tensor, ...]",
     "chunk": "tuple[Tensor, ...]",
     "unbind": "tuple[Tensor, ...]",
     "tensor_split": "tuple[Tensor, ...]",

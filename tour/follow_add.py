@@ -43,7 +43,8 @@ def main() -> None:
     assert op.binary[key] is plan
 
     # 3. The recipe: what does not depend on sizes.  The formula became a program.
-    show("the entry's formula as a program", describe(plan.recipe.traced.program, ("self", "other")))
+    traced = plan.recipe.traced
+    show("the entry's formula as a program", describe(traced.program, traced.operands))
     show("the kernels considered", plan.recipe.considered)
 
     # 4. The site: the line of the call, noted undecoded and decoded when somebody asks.

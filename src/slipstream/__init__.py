@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 # First: it decides whether compiled modules are used.
@@ -10,6 +9,7 @@ from slipstream import _uncompiled
 from slipstream.core import wiring
 from slipstream.core.api import namespace
 from slipstream.core.api.namespace import *  # noqa: F403
+from slipstream.core.vocab.optional import load as _load
 
 __version__ = "0.1.0"
 
@@ -25,9 +25,9 @@ __all__ = [*namespace.__all__, *_LATER, *_ELSEWHERE]
 def __getattr__(name: str) -> Any:
     """Load a package, or a name of one, at its first use."""
     if name in _LATER:
-        return importlib.import_module(f"slipstream.{name}")
+        return _load(name)
     if name in _ELSEWHERE:
-        return getattr(importlib.import_module(f"slipstream.{_ELSEWHERE[name]}"), name)
+        return getattr(_load(_ELSEWHERE[name]), name)
     raise AttributeError(f"module 'slipstream' has no attribute '{name}'")
 
 

@@ -33,8 +33,8 @@ import ml_dtypes
 import numpy as np
 
 import slipstream as ss
+from slipstream.core.vocab.optional import require
 from slipstream.nn.parameter import Parameter
-from slipstream.utils.optional import require
 
 File = str | os.PathLike[str] | IO[bytes]
 

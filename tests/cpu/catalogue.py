@@ -76,6 +76,11 @@ def converted(name: str, value: Any, dtype: Any) -> np.ndarray:
     return np.asarray(FOLDS.get((name, kind), lambda x: x)(value)).astype(dtype.numpy)
 
 
+def layouts_of(op: Op) -> tuple[str, ...]:
+    """The layouts that the op takes: some views refuse strides, see the tests of geometry."""
+    return ("contiguous", "offset") if op.name in ("view", "view_as") else LAYOUTS
+
+
 def wide(array: np.ndarray) -> np.ndarray:
     """The same elements in the widest dtype of their kind."""
     kinds = {"b": np.bool_, "i": np.int64, "u": np.int64, "c": np.complex128}

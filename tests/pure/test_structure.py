@@ -30,8 +30,8 @@ from sources import (
 OURS = sources("src/slipstream")
 BUDGETED = [*sources("src", "tools", "benchmarks", "tour", "examples"), ROOT / "setup.py"]
 EVERYTHING = [*BUDGETED, *sources("tests")]
-# The one lazy door: packages that are optional are imported there when first wanted.
-LATE_IMPORTS = {CORE / "vocab" / "optional.py", PACKAGE / "utils" / "optional.py"}
+# The one lazy door: optional packages, and parts of ours, are imported there when first wanted.
+LATE_IMPORTS = {CORE / "vocab" / "optional.py"}
 READS_ENVIRONMENT = {CORE / "vocab" / "settings.py"}
 # Functions whose signature is PyTorch's may take more; clients' public ones all have PyTorch's.
 PYTORCH_SIGNATURES = {"_load_from_state_dict"}

@@ -57,7 +57,7 @@ class Function:
         Raises RuntimeError where an input was changed in place and not returned.
         """
         if vars(cls).get("vjp") is not None and cls.backward is Function.backward:
-            cls.backward = cls.vjp  # type: ignore[method-assign]
+            cls.backward = vars(cls)["vjp"]  # type: ignore[method-assign]
         return apply_function(cls, args)
 
 

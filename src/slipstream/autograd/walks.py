@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import slipstream as ss
 from slipstream.core.api import autograd as engine
 
-Tensors = ss.Tensor | Sequence[ss.Tensor]
+Tensors: TypeAlias = "ss.Tensor | Sequence[ss.Tensor]"
 
 
 def _sequence(value: Any) -> list[Any]:

@@ -15,8 +15,8 @@ import slipstream as ss
 from slipstream import nn, optim
 from slipstream.cli.digits import CLASSES, SIDE, Digits, load_digits
 from slipstream.cli.shares import time_shares
+from slipstream.core.vocab.optional import require
 from slipstream.serialization import load_safetensors, save_safetensors
-from slipstream.utils.optional import require
 
 SUMMARY = "train a classifier on real digits and say where the time went"
 BATCH = 64

@@ -14,6 +14,7 @@ from slipstream.core.api.install import functions
 
 conv2d = ss.conv2d
 cross_entropy = ss.cross_entropy
+dropout = ss.dropout
 gelu = ss.gelu
 layer_norm = ss.layer_norm
 linear = ss.linear

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,47 @@ def test_in_place(name: str) -> None:
         same(getattr(copied(case)[0], f"{name}_")(*case.args[1:], **case.kwargs), args[0])
 
 
+def targets(name: str, dtype: Any, layout: str) -> Iterator[tuple[Case, Any]]:
+    """Calls whose in-place form has a meaning, in a layout, with the plain form's result."""
+    op = table[name]
+    for case in cases(op, dtype, layout=layout):
+        if isinstance(case.args[0], ss.Tensor):
+            expected = op.call(case.args, case.kwargs)
+            if fits(expected, case.args[0], op.entry.converts):
+                yield case, expected
+
+
+@pytest.mark.parametrize("name", [name for name in INPLACE if table[name].entry.kind != VIEW])
+def test_in_place_in_every_layout(name: str) -> None:
+    op = table[name]
+    for layout in ("transposed", "stepped", "reversed", "offset"):
+        for case, expected in targets(name, main_dtype(op), layout):
+            target = case.args[0]
+            version, strides = target._version, target.stride()
+            op.call_inplace(case.args, case.kwargs)
+            assert target._version == version + 1
+            assert target.stride() == strides
+            np.testing.assert_array_equal(host(target), host(expected.to(target.dtype)))
+
+
+@pytest.mark.parametrize("name", [name for name in INPLACE if table[name].entry.gradient])
+def test_in_place_gives_the_same_gradient(name: str) -> None:
+    op = table[name]
+    if "float" not in op.entry.dtypes:
+        return
+    for case, _ in targets(name, ss.float64, "contiguous"):
+        slopes = []
+        for call in (op.call, op.call_inplace):
+            leaf = case.args[0].clone().requires_grad_(True)
+            middle = leaf * 1
+            version = middle._version
+            result = call((middle, *case.args[1:]), case.kwargs)
+            assert middle._version == version + (result is middle)
+            result.backward(ss.ones_like(result))
+            slopes.append(host(leaf.grad))
+        np.testing.assert_array_equal(*slopes)
+
+
 @pytest.mark.parametrize("name", [name for name in INPLACE if name in WRITES_DIRECTLY])
 def test_in_place_allocates_nothing(name: str) -> None:
     op = table[name]
@@ -139,8 +181,8 @@ def test_out_of_another_shape_is_resized(name: str) -> None:
         same(out.contiguous(), expected.contiguous())
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            same(op.call_out(case.args, case.kwargs, ss.empty(0, dtype=expected.dtype)).contiguous(),
-                 expected.contiguous())
+            out = ss.empty(0, dtype=expected.dtype)
+            same(op.call_out(case.args, case.kwargs, out).contiguous(), expected.contiguous())
 
 
 @pytest.mark.parametrize("name", OUT)

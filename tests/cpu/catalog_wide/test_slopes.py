@@ -51,7 +51,7 @@ def split(name: str, case: Case) -> tuple[Any, list[Any]]:
     def placed(values: Any, value: Any) -> Any:
         if isinstance(value, list):
             return [placed(values, each) for each in value]
-        return values[id(value)] if id(value) in values else value
+        return values.get(id(value), value)
 
     def arguments(given: tuple[Any, ...]) -> tuple[Any, ...]:
         values = {id(leaf): each for leaf, each in zip(leaves, given, strict=True)}

@@ -7,27 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import (
-    LAYOUTS,
     SAMPLED,
     assert_near,
     case_of,
+    converted,
     depends_on_dtype,
     dtypes_of,
+    is_sampled_number,
+    layouts_of,
     main_dtype,
     results_of,
     spec_of,
+    wide,
 )
 
+import slipstream as ss
 from slipstream.core.catalog.table import table
-
-
-# Views that refuse some strides; see the tests of view geometry.
-NEEDS_CONTIGUOUS = {"view", "view_as"}
-
-
-def layouts_of(name: str) -> tuple[str, ...]:
-    """The layouts that the op takes."""
-    return ("contiguous", "offset") if name in NEEDS_CONTIGUOUS else LAYOUTS
+from slipstream.core.dispatch import promotion
 
 
 def check(name: str, sample: Any, dtype: Any, layout: str, device: str) -> list[Any]:
@@ -75,7 +71,7 @@ def test_dtypes(name: str) -> None:
 def test_layouts(name: str) -> None:
     op = table[name]
     for sample in op.entry.samples():
-        for layout in layouts_of(name):
+        for layout in layouts_of(op):
             found = check(name, sample, main_dtype(op), layout, "cpu")
             if knows_its_shape(name):
                 check_meta(name, sample, main_dtype(op), layout, found)
@@ -85,6 +81,28 @@ def test_layouts(name: str) -> None:
 def test_delayed(name: str) -> None:
     op = table[name]
     for place, sample in enumerate(op.entry.samples()):
-        layouts = layouts_of(name)
+        layouts = layouts_of(op)
         for layout in {"contiguous", layouts[1 + place % (len(layouts) - 1)]}:
             check(name, sample, main_dtype(op), layout, "delay")
+
+
+PROMOTING = [name for name in SAMPLED if "float" in table[name].entry.dtypes
+             and table[name].entry.promotion in (promotion.pair, promotion.comparison,
+                                                 promotion.arithmetic, promotion.division)]
+TWO_DTYPES = [name for name in PROMOTING if table[name].signature.text.count("Tensor") > 1]
+
+
+@pytest.mark.parametrize("name", TWO_DTYPES)
+@pytest.mark.parametrize("dtypes", [(ss.int32, ss.float32), (ss.float16, ss.float64)])
+def test_operands_of_two_dtypes_meet_in_the_higher(name: str, dtypes: Any) -> None:
+    op = table[name]
+    for args, kwargs in op.entry.samples():
+        numbers = [value for value in args if is_sampled_number(value) and value.ndim]
+        if len(numbers) != 2 or not all(isinstance(value, np.ndarray) for value in args):
+            continue
+        kinds = iter(dtypes)
+        arrays = [value if value.dtype != np.float64 else converted(name, value, next(kinds))
+                  for value in args]
+        found = op.call(tuple([ss.tensor(array) for array in arrays]), kwargs)
+        assert found.dtype in (dtypes[1], ss.bool)
+        assert_near(found, op.entry.reference(*[wide(array) for array in arrays], **kwargs))

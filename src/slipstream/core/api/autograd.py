@@ -178,8 +178,8 @@ def _outputs(ctx: FunctionContext, args: tuple[Any, ...], outputs: tuple[Any, ..
             raise RuntimeError("Some elements marked as dirty during the forward method were not "
                                "returned as output. The inputs that are modified inplace must all "
                                "be outputs of the Function.")
-    made = []
-    specs = []
+    made: list[Any] = []
+    specs: list[Any] = []
     for each in outputs:
         if not isinstance(each, TensorBase):
             made.append(each)
@@ -223,8 +223,8 @@ def _save(ctx: FunctionContext, node: Node, outputs: tuple[Any, ...],
             kept.append(None)
             continue
         place = next((i for i, other in enumerate(tensors) if other is each), -1)
-        own = place >= 0 and results[place].record is not None
-        own = own and results[place].record.node is node
+        record = results[place].record if place >= 0 else None
+        own = record is not None and record.node is node
         saved = SavedTensor(history.data_of(each) if own else each, own)
         if tape.pack is not None:
             saved.hand_over(tape.pack)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from slipstream.core.catalog.table import ops
-from slipstream.core.catalog.table import ops
 from slipstream.core.engine.backward import run_backward
 from slipstream.core.engine.hooks import HookHandle, add_hook, retain, table_of
 from slipstream.core.engine.tape import tape

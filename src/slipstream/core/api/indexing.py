@@ -14,13 +14,15 @@ import numpy as np
 from slipstream.core.api import interop
 from slipstream.core.catalog import indexing as catalog
 from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch.op import Op
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU
-from slipstream.core.vocab.records import TensorBase
+from slipstream.core.vocab.records import Spec, TensorBase
 
 _FIRST = (catalog.SELECT,)
-_basic = ops.basic_index
+_basic: Op = ops.basic_index
+_read: Op = ops.index_read
 
 
 def get_item(self: Any, index: Any) -> Any:
@@ -28,15 +30,30 @@ def get_item(self: Any, index: Any) -> Any:
 
     Raises IndexError for indices out of range, too many or of no known kind.
     """
-    if type(index) is int:
-        shape = self.spec.shape
-        if shape and 0 <= index < shape[0]:
-            return _basic.call((self, _FIRST, (index,)), None)
+    tensor: TensorBase = self
+    spec: Spec = tensor.spec
+    if spec.ndim:
+        if type(index) is int:
+            if 0 <= index < spec.shape[0]:
+                return _basic.call((self, _FIRST, (index,)), None)
+        elif type(index) is slice:
+            start, length, step = catalog.bounds(index, spec.shape[0])
+            return _basic.call((self, ((length, step),), (start,)), None)
+        elif isinstance(index, TensorBase) and _is_plain(index, spec):
+            return _read.call((self, (index,), catalog.FIRST_DIM), None)
     items = items_of(self, index)
     pattern, starts, tensors = catalog.split(self.spec.shape, items)
     if tensors:
         return catalog.read(self, items)
     return _basic.call((self, pattern, starts), None)
+
+
+def _is_plain(index: Any, spec: Any) -> bool:
+    """Whether an index is a tensor of integers where the indexed one is, no scalar."""
+    tensor: TensorBase = index
+    own: Spec = tensor.spec
+    return (own.ndim > 0 and own.device is spec.device
+            and (own.dtype is dtypes.int64 or own.dtype is dtypes.int32))
 
 
 def set_item(self: Any, index: Any, value: Any) -> None:

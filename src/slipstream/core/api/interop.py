@@ -269,11 +269,11 @@ def array_of_data(data: Any, dtype: DType | None) -> np.ndarray:
             raise TypeError("can't convert np.ndarray of type numpy.object_.")
         return array if dtype is None else _cast_array(array, dtype)
     values = _plain(data)
-    dtype = dtype or _dtype_of(values)
     try:
+        dtype = dtype or _dtype_of(values)
         return _filled(values, dtype)
     except (ValueError, TypeError, OverflowError) as failure:
-        raise _data_error(failure, values, dtype) from None
+        raise _data_error(failure, dtype) from None
 
 
 def _filled(values: Any, dtype: DType) -> np.ndarray:
@@ -294,13 +294,14 @@ def _filled(values: Any, dtype: DType) -> np.ndarray:
         dtype.numpy)
 
 
-def _data_error(failure: Exception, values: Any, dtype: DType) -> Exception:
+def _data_error(failure: Exception, dtype: DType | None) -> Exception:
     text = str(failure)
     if "inhomogeneous" in text or "sequence" in text:
         return ValueError(f"expected sequence of equal length at every depth: {text}")
     if isinstance(failure, OverflowError):
         return RuntimeError(text)
-    return TypeError(f"tensor(): cannot make a {dtype.name} tensor of this data: {text}")
+    kind = "" if dtype is None else f"{dtype.name} "
+    return TypeError(f"tensor(): cannot make a {kind}tensor of this data: {text}")
 
 
 def _plain(data: Any) -> Any:

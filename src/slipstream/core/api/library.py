@@ -121,6 +121,7 @@ class Implementation:
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as it was registered."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -165,7 +166,7 @@ def register(op: Op, device: str, function: Callable[..., Any], refuses: Any,
     kind = device_type(Device(device))
     name = getattr(function, "__qualname__", type(function).__name__)
 
-    def make(plan: Plan, call: Any) -> FunctionKernel:
+    def make(_: Plan, call: Any) -> FunctionKernel:
         return FunctionKernel(name, function, arrays, call)
 
     candidate = Candidate(name, make) if refuses is None else Candidate(name, make, refuses)

@@ -24,7 +24,7 @@ class Generator(generators.Generator):
     def __init__(self, device: Device | str = CPU) -> None:
         super().__init__(Device(device))
 
-    def get_state(self) -> Any:  # type: ignore[override]
+    def get_state(self) -> Any:
         """The state as a uint8 tensor that ``set_state`` takes to continue from here."""
         return _as_tensor(super().get_state())
 
@@ -65,7 +65,7 @@ def _as_bytes(state: Any) -> bytes:
 
 # Default generators are of the users' class.
 generators.defaults.generator_class = Generator
-default_generator = generators.defaults.of(CPU)
+default_generator: Any = generators.defaults.of(CPU)
 
 
 def manual_seed(seed: int) -> Generator:

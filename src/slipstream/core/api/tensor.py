@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slipstream.core.api import history, indexing, interop, text
 from slipstream.core.catalog.table import ops
@@ -13,6 +13,15 @@ from slipstream.core.shapes import formats
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.records import TensorBase
+
+if TYPE_CHECKING:
+    from slipstream._tensor_methods import TensorMethods
+
+    class Methods(TensorBase, TensorMethods):
+        """What checkers see: the ops' methods, which are installed at import."""
+
+else:
+    Methods = TensorBase
 
 
 class Size(tuple):
@@ -38,7 +47,7 @@ class Size(tuple):
         return Size(tuple.__add__(self, tuple(other)))
 
 
-class Tensor(TensorBase):
+class Tensor(Methods):
     """An array of elements of one dtype on one device, with PyTorch's names and semantics.
 
     Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`.
@@ -87,7 +96,7 @@ class Tensor(TensorBase):
         return self.spec.nbytes
 
     @property
-    def layout(self) -> str:
+    def layout(self) -> formats.Layout:
         """Always strided."""
         return formats.strided
 

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Activations with parameters, and dropout."""
 
 from __future__ import annotations
@@ -82,12 +83,8 @@ define(Entry(
 
 
 def kept(self: Any, p: float) -> Any:
-    """A bool mask of self's shape, true with probability 1 - p.
-
-    Drawn in float32 whatever the dtype, so that p is met in narrow dtypes too.
-    """
-    drawn = ops.rand.call((self.spec.shape,), {"device": self.spec.device})
-    return drawn >= p
+    """A bool mask of self's shape, true with probability 1 - p."""
+    return ops.bernoulli_mask.call((self, 1.0 - p), None)
 
 
 def _dropout(self: Any, p: float, training: bool, inplace: bool) -> Any:

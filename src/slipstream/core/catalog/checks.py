@@ -177,7 +177,8 @@ def conj(x: Any) -> Any:
         return x
     if isinstance(x, complex):
         return x.conjugate()
-    return x.conj_physical() if isinstance(x, TensorBase) else x.conj()
+    value: Any = x
+    return value.conj_physical() if isinstance(x, TensorBase) else value.conj()
 
 
 def divided(self: Any, other: Any, mode: str | None) -> Any:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Copies, casts and fills."""
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def _fill_dtypes(call: Any) -> Any:
 def _fill_check(call: Any) -> None:
     value = call["value"]
     if hasattr(value, "spec") and value.spec.ndim:
-        raise call.error(RuntimeError, "fill_ only supports 0-dimension value tensor but got tensor "
-                                       f"with {value.spec.ndim} dimensions.")
+        raise call.error(RuntimeError, "fill_ only supports 0-dimension value tensor but got "
+                                       f"tensor with {value.spec.ndim} dimensions.")
 
 
 def _lost(g: Any) -> Any:
@@ -127,7 +128,8 @@ def _cast(self: Any, dtype: Any, memory_format: Any = None) -> Any:
 
 
 define(Entry("contiguous(Tensor self, *, any memory_format=None)", COMPOUND, function=_contiguous,
-             path="", samples=samples.unary, reference=lambda x: x, doc="The tensor itself if it is in the memory format, else such a copy."))
+             path="", samples=samples.unary, reference=lambda x: x,
+             doc="The tensor itself if it is in the memory format, else such a copy."))
 define(Entry("cast(Tensor self, dtype dtype)", COMPOUND, function=_cast, path="", method=False,
              doc="The tensor itself if it has the dtype, else a copy in it."))
 define(Entry("cast_like(Tensor self, any spec)", COMPOUND, path="", method=False,

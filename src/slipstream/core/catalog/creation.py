@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """New tensors."""
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, CREATION, POINTWISE, Entry
 from slipstream.core.dispatch.promotion import defaults, dtype_of_number
 from slipstream.core.dispatch.registry import Candidate
-from slipstream.core.kernels.cpu.arrays import ArrayKernel, no_kernel
+from slipstream.core.kernels.cpu.arrays import no_kernel
+from slipstream.core.kernels.cpu.ranges import RangeKernel
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.strides import strides_like
 from slipstream.core.vocab import dtypes
@@ -61,8 +63,8 @@ def _grad(tensor: Any, requires_grad: bool) -> Any:
     return tensor.requires_grad_(True) if requires_grad else tensor
 
 
-def _empty(size: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
-           pin_memory: bool, memory_format: Any) -> Any:
+def _empty(size: Any, *options: Any) -> Any:
+    dtype, _, device, requires_grad, _, memory_format = options
     made = ops.empty_memory.call((ints(size), dtype, None, device, memory_format), None)
     return _grad(made, requires_grad)
 
@@ -82,8 +84,8 @@ def filled(size: Any, value: Any, dtype: Any, device: Any, requires_grad: bool =
     return made.requires_grad_(True) if requires_grad else made
 
 
-def _full(size: Any, fill_value: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
-          pin_memory: bool) -> Any:
+def _full(size: Any, fill_value: Any, *options: Any) -> Any:
+    dtype, _, device, requires_grad, _ = options
     if dtype is None:
         own = fill_value.spec.dtype if hasattr(fill_value, "spec") else dtype_of_number(fill_value)
         dtype = own
@@ -121,8 +123,8 @@ creation(f"full(int[] size, any fill_value, *, {TAIL})", _full,
 
 
 def _like(value: Any) -> Any:
-    def make(self: Any, dtype: Any, layout: Any, device: Any, requires_grad: bool,
-             pin_memory: bool, memory_format: Any, fill_value: Any = value) -> Any:
+    def make(self: Any, *options: Any, fill_value: Any = value) -> Any:
+        dtype, _, device, requires_grad, _, memory_format = options
         spec = self.spec
         preserve = memory_format is None or memory_format is formats.preserve_format
         strides = strides_like(spec.shape, spec.strides) if preserve else (
@@ -185,30 +187,29 @@ def _count(start: Any, end: Any, step: Any) -> int:
     if (step > 0 and start > end) or (step < 0 and start < end):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign: "
                            f"arange({start}, {end}, {step})")
+    if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        return max(0, -((start - end) // step))
     if not all(math.isfinite(value) for value in (start, end, step)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     return max(0, math.ceil((end - start) / step))
 
 
-def _arange_kernel(outputs: list[Any], inputs: list[Any], numbers: Any, plan: Any) -> None:
-    start, step = numbers
-    out = outputs[0]
-    out[...] = (start + step * np.arange(out.size)).astype(out.dtype)
-
-
 define(Entry(f"range_of(int count, Number start, Number step, {PLACE})", CREATION, method=False,
              path="", shape=lambda call: [(call["dtype"], (call["count"],))],
              doc="start + step * index."),
-       cpu=Candidate("numpy arange", lambda plan, call: ArrayKernel("arange", _arange_kernel)))
+       cpu=Candidate("range", lambda plan, call: RangeKernel()))
 
 
-def _arange(start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: Any,
-            requires_grad: bool, pin_memory: bool) -> Any:
+def _arange(start: Any, end: Any, step: Any, *options: Any) -> Any:
+    dtype, _, device, requires_grad, _ = options
     if end is None:
         start, end = 0, start
-    values = [v.item() if hasattr(v, "item") else v for v in (start, end, step)]
+    if type(start) is int and type(end) is int and type(step) is int:
+        values = [start, end, step]
+    else:
+        values = [v.item() if hasattr(v, "item") else v for v in (start, end, step)]
     if dtype is None:
-        whole = all(isinstance(v, int) for v in values)
+        whole = all([isinstance(v, int) for v in values])
         dtype = dtypes.int64 if whole else defaults.dtype
     elif dtype is dtypes.int64:
         values = [int(value) for value in values]

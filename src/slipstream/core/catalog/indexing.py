@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Indexing: the view of a basic index, reading and writing by tensors of indices.
 
 A basic index is one view op.  Its pattern (which dims are selected, the lengths and steps of
@@ -31,6 +32,8 @@ SELECT = -1
 
 Pattern = tuple[Any, ...]
 Layout = tuple[tuple[int, ...], int, tuple[int, ...]]
+# One tensor that indexes the first dim.
+FIRST_DIM: Layout = ((0,), 0, ())
 
 
 # -- basic indices -------------------------------------------------------------------------------
@@ -96,8 +99,13 @@ def _keep(pattern: list[Any], starts: list[int], shape: tuple[int, ...], count: 
 
 def bounds(item: slice, size: int) -> tuple[int, int, int]:
     """A slice of a dim as (start, length, step); bounds out of range clamp, steps may be < 0."""
-    if item.start is None and item.stop is None and item.step is None:
-        return 0, size, 1
+    start, stop, step = item.start, item.stop, item.step
+    if step is None and (start is None or type(start) is int) and (
+            stop is None or type(stop) is int):
+        # The common kind, without the detour over slice.indices.
+        first = 0 if start is None else max(start + size, 0) if start < 0 else start
+        last = size if stop is None else stop + size if stop < 0 else min(stop, size)
+        return (first, last - first, 1) if last > first else (0, 0, 1)
     start, stop, step = item.indices(size)
     length = len(range(start, stop, step))
     return (start if length else 0), length, step
@@ -308,6 +316,34 @@ def _placeholder(item: Any) -> Any:
     return item
 
 
+# What an index with integer tensors alone does, by rank and kinds of its items.
+_layouts: dict[tuple[Any, ...], Layout] = {}
+
+
+def _kinds(ndim: int, items: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What the layout of an index depends on; None where a bool or a mask takes part."""
+    kinds: list[Any] = [ndim]
+    for item in items:
+        if item is None or item is Ellipsis:
+            kinds.append(item)
+        elif isinstance(item, TensorBase):
+            if item.spec.dtype is dtypes.bool_:
+                return None
+            kinds.append(TensorBase if item.spec.ndim else Advanced)
+        elif type(item) is bool:
+            return None
+        else:
+            kinds.append(slice if type(item) is slice else int)
+    return tuple(kinds)
+
+
+def _is_whole(shape: tuple[int, ...], pattern: Pattern) -> bool:
+    """Whether a pattern keeps every dim as it is."""
+    return len(pattern) <= len(shape) and all([
+        item is not None and item == (size, 1)
+        for item, size in zip(pattern, shape, strict=False)])
+
+
 def advanced(self: Any, items: tuple[Any, ...]) -> tuple[Any, list[Any], Layout]:
     """The basic view of an index, the integer tensors in it, and where these stand.
 
@@ -316,10 +352,26 @@ def advanced(self: Any, items: tuple[Any, ...]) -> tuple[Any, list[Any], Layout]
     spec = self.spec
     if len(items) == 1 and spec.ndim and items[0].__class__ is not bool and (
             items[0].spec.dtype is not dtypes.bool_):
-        return self, [items[0]], ((0,), 0, ())
-    plan = plan_index(spec.shape, spec.strides, tuple([_placeholder(item) for item in items]))
+        return self, [items[0]], FIRST_DIM
     pattern, starts, _ = split(spec.shape, items)
-    view = ops.basic_index.call((self, pattern, starts), None)
+    kinds = _kinds(spec.ndim, items)
+    known = None if kinds is None else _layouts.get(kinds)
+    plan: Any = None
+    if known is None:
+        plan = plan_index(spec.shape, spec.strides, tuple([_placeholder(item) for item in items]))
+    view = self
+    if not _is_whole(spec.shape, pattern):
+        view = ops.basic_index.call((self, pattern, starts), None)
+    if kinds is None:
+        return _masked(view, items, plan)
+    if known is None:
+        dims = tuple([dim for use in plan.uses for dim in use.dims])
+        known = _layouts[kinds] = (dims, plan.position, ())
+    return view, [item for item in items if isinstance(item, TensorBase)], known
+
+
+def _masked(view: Any, items: tuple[Any, ...], plan: Any) -> tuple[Any, list[Any], Layout]:
+    """`advanced` where bools and masks take part."""
     written = [item for item in items if isinstance(item, TensorBase) or type(item) is bool]
     places = {id(item): ops.nonzero.call((item,), None) for item in written
               if isinstance(item, TensorBase) and item.spec.dtype is dtypes.bool_}
@@ -335,7 +387,7 @@ def advanced(self: Any, items: tuple[Any, ...]) -> tuple[Any, list[Any], Layout]
         elif found is not None:
             indices += ops.unbind.call((found, 1), None)
         elif use.is_python_bool:
-            extra = broadcast_shapes(extra, (int(item),))
+            extra = broadcast_shapes(extra, (int(bool(item)),))
         else:
             indices.append(item)
         dims += use.dims
@@ -404,8 +456,15 @@ def items_of(self: Any, indices: Any) -> tuple[Any, ...]:
 
 
 def _index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
-    copy = ops.clone.call((self,), None)
-    return write(copy, items_of(self, indices), values, accumulate)
+    items = items_of(self, indices)
+    if not all([isinstance(item, TensorBase) and item.spec.ndim for item in items]):
+        return write(ops.clone.call((self,), None), items, values, accumulate)
+    # Every dim is whole: one launch copies and writes.
+    view, found, layout = advanced(self, items)
+    shape = result_shape(view.spec.shape, [t.spec for t in found], layout)
+    if values.spec.ndim > len(shape):
+        values = without_leading_ones(values, len(shape))
+    return ops.index_write.call((view, found, values, layout, accumulate), None)
 
 
 define(Entry("index(Tensor self, any indices)", COMPOUND, path="", method=False, waits="data",
@@ -473,7 +532,8 @@ def _slice(self: Any, dim: int, start: Any, end: Any, step: int) -> Any:
 
 define(Entry("select(Tensor self, int dim, int index)", COMPOUND, function=_select,
              path="select", samples=samples.with_arguments(((2, 3, 4), (1, -2)), ((3,), (0, 2))),
-             reference=lambda x, dim, index: np.take(x, index, dim), doc="One index of a dim, which is left out: a view."))
+             reference=lambda x, dim, index: np.take(x, index, dim),
+             doc="One index of a dim, which is left out: a view."))
 define(Entry("narrow(Tensor self, int dim, any start, int length)", COMPOUND, function=_narrow,
              path="narrow", samples=samples.with_arguments(
                  ((2, 5), (1, 1, 3)), ((5,), (-1, 2, 0)), ((3, 4), (0, -2, 2))),

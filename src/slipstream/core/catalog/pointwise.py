@@ -18,6 +18,7 @@ from slipstream.core.catalog.samples import (
     fused,
     masks,
     positive,
+    scaled,
     tensor_pairs,
     unary,
 )
@@ -54,7 +55,7 @@ binary_op(
     lambda self, other, alpha: self + alpha * other,
     {"self": lambda g: g, "other": lambda g, alpha: g * alpha},
     lambda self, other, alpha=1: self + np.asarray(alpha).astype(np.result_type(other)) * other,
-    promotion=promotion.pair, check=checks.alpha,
+    promotion=promotion.pair, check=checks.alpha, samples=scaled,
     doc="self + alpha * other.",
 )
 binary_op(
@@ -62,14 +63,15 @@ binary_op(
     lambda self, other, alpha: self - alpha * other,
     {"self": lambda g: g, "other": lambda g, alpha: -(g * alpha)},
     lambda self, other, alpha=1: self - np.asarray(alpha).astype(np.result_type(other)) * other,
-    promotion=promotion.pair, check=checks.subtraction, aliases=("subtract",),
+    promotion=promotion.pair, check=checks.subtraction, aliases=("subtract",), samples=scaled,
     dtypes=ALL_KINDS[1:],
     doc="self - alpha * other; bools are refused.",
 )
 binary_op(
     "mul(Tensor|Number self, Tensor|Number other)",
     lambda self, other: self * other,
-    {"self": lambda g, other: g * checks.conj(other), "other": lambda g, self: g * checks.conj(self)},
+    {"self": lambda g, other: g * checks.conj(other),
+     "other": lambda g, self: g * checks.conj(self)},
     np.multiply, promotion=promotion.pair, aliases=("multiply",),
     doc="self * other.",
 )
@@ -104,6 +106,7 @@ binary_op("minimum(Tensor self, Tensor other)", lambda self, other: self.minimum
           dtypes=("bool", "int", "float"),
           doc="The smaller of both, elementwise; nan wins; ties share the gradient.")
 
+_reference: Any
 for _name, _formula, _reference, _alias in (
     ("eq", lambda self, other: self == other, np.equal, ()),
     ("ne", lambda self, other: self != other, np.not_equal, ("not_equal",)),
@@ -136,7 +139,8 @@ for _name, _formula, _reference in (
               doc=f"Elementwise {_reference.__name__} of integers and bools.")
 
 unary_op("neg", lambda self: -self, lambda g: -g, np.negative, promotion=promotion.arithmetic,
-         check=checks.no_bool, aliases=("negative",), dtypes=ALL_KINDS[1:], doc="-self; bools are refused.")
+         check=checks.no_bool, aliases=("negative",), dtypes=ALL_KINDS[1:],
+         doc="-self; bools are refused.")
 unary_op("abs", lambda self: self.abs(), lambda g, self: checks.absolute(g, self), np.abs,
          promotion=promotion.real_result, aliases=("absolute",),
          doc="Absolute value; the gradient at 0 is 0.")
@@ -151,7 +155,8 @@ unary_op("log1p", lambda self: self.log1p(), lambda g, self: g / (self + 1), np.
          samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
          doc="log(1 + self), right for small values.")
 unary_op("log2", lambda self: self.log2(), lambda g, self: g / (self * math.log(2.0)), np.log2,
-         samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex, doc="Logarithm to base 2.")
+         samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
+         doc="Logarithm to base 2.")
 unary_op("sqrt", lambda self: self.sqrt(), lambda g, out: g / (checks.conj(out) * 2), np.sqrt,
          samples=positive, doc="Square root.")
 unary_op("rsqrt", lambda self: self.rsqrt(), lambda g, out: g * checks.conj(out ** 3) * -0.5,
@@ -173,14 +178,14 @@ unary_op("erf", lambda self: self.erf(),
          lambda g, self: g * (-(self * self)).exp() * TWO_OVER_ROOT_PI, checks.erf_reference,
          dtypes=("bool", "int", "float"), check=checks.no_complex, aliases=("special.erf",),
          doc="The error function.")
-unary_op("sign", lambda self: self.sign(), lambda g: g * 0, lambda x: np.sign(x * 1), check=checks.no_complex,
-         promotion=promotion.arithmetic, dtypes=("bool", "int", "float"),
+unary_op("sign", lambda self: self.sign(), lambda g: g * 0, lambda x: np.sign(x * 1),
+         check=checks.no_complex, promotion=promotion.arithmetic, dtypes=("bool", "int", "float"),
          doc="-1, 0 or 1; nan gives 0.")
 for _name, _reference in (("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc)):
     unary_op(_name, lambda self, name=_name: getattr(self, name)(), lambda g: g * 0, _reference,
              promotion=promotion.arithmetic, check=checks.no_complex,
              dtypes=("int", "float"), doc=f"{_name.capitalize()} to an integer.")
-unary_op("isnan", lambda self: self != self, None, np.isnan, promotion=promotion.truth,  # noqa: PLR0124
+unary_op("isnan", lambda self: self != self, None, np.isnan, promotion=promotion.truth,
          doc="Whether each element is nan.")
 unary_op("logical_not", lambda self: self.logical_not(), None, np.logical_not,
          promotion=promotion.truth, doc="Whether each element is zero.")
@@ -208,7 +213,8 @@ define(Entry(
     gradient={"self": lambda g, mask: where(mask, 0, g),
               "value": lambda g, mask: where(mask, g, 0)},
     promotion=promotion.cast_to_self, path="masked_fill", inplace=True, check=checks.mask,
-    samples=filled, reference=lambda x, mask, value: np.where(mask, value, x), doc="self with value where mask; mask broadcasts to self.",
+    samples=filled, reference=lambda x, mask, value: np.where(mask, value, x),
+    doc="self with value where mask; mask broadcasts to self.",
 ))
 define(Entry(
     "clamp(Tensor self, Tensor|Number min=None, Tensor|Number max=None)", POINTWISE,
@@ -226,7 +232,8 @@ define(Entry(
     gradient={"self": lambda g, factor: g * factor, "factor": lambda g, self: g * self,
               "addend": lambda g: g},
     path="fma", dtypes=("float",), check=checks.real_floats, samples=fused,
-    reference=lambda x, factor, addend: x * factor + addend, doc="self * factor + addend, rounded once.",
+    reference=lambda x, factor, addend: x * factor + addend,
+    doc="self * factor + addend, rounded once.",
 ))
 define(Entry(
     "gelu(Tensor self, *, str approximate='none')", POINTWISE,

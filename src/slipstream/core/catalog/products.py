@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Matrix products."""
 
 from __future__ import annotations
@@ -13,13 +14,29 @@ from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu import products
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
+from slipstream.core.kernels.cpu.small_products import SmallProduct, refusal
 from slipstream.core.shapes.broadcast import broadcast_shapes
+from slipstream.core.shapes.specs import specs
 
 
 def array_candidate(name: str, function: Any) -> Candidate:
     """A kernel over NumPy arrays, without conditions."""
     kernel = ArrayKernel(name, function)
     return Candidate(name, lambda plan, call: kernel)
+
+
+def _small(a: str, b: str, c: str | None = None) -> Candidate:
+    """The loops for small products of the arguments so named."""
+    return Candidate(
+        "cpu small product",
+        lambda plan, call: SmallProduct(plan.out_spec, call.spec(a), call.spec(b),
+                                        None if c is None else call.spec(c)),
+        lambda call: refusal(call.spec(a), call.spec(b)),
+    )
+
+
+_small_matmul = _small("self", "other")
+_small_addmm = _small("mat1", "mat2", "self")
 
 
 def same_dtype(call: Any, *names: str) -> None:
@@ -95,7 +112,7 @@ define(Entry(
     path="matmul", out=True, aliases=("linalg.matmul",), samples=_samples, reference=np.matmul,
     dtypes=("int", "float", "complex"),
     doc="Matrix product, batched over leading dims; vectors as in NumPy.",
-), cpu=array_candidate("numpy matmul", products.matmul))
+), cpu=(_small_matmul, array_candidate("numpy matmul", products.matmul)))
 
 
 def _ranked(name: str, rank: int) -> Any:
@@ -154,24 +171,77 @@ define(Entry(
               "mat2": lambda g, mat1, alpha: ops.matmul(_turned(conj(mat1)), g) * conj(alpha)},
     path="addmm", out=True, inplace=True, dtypes=("int", "float", "complex"),
     samples=samples.products(((3, 2), (3, 4), (4, 2)), ((2,), (3, 4), (4, 2), {"beta": 2}),
-                             ((), (3, 4), (4, 2), {"alpha": 3, "beta": 0}), ((3, 2), (3, 0), (0, 2))),
+                             ((), (3, 4), (4, 2), {"alpha": 3, "beta": 0}),
+                             ((3, 2), (3, 0), (0, 2))),
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
     doc="beta * self + alpha * (mat1 @ mat2); self is ignored where beta is 0.",
-), cpu=array_candidate("numpy addmm", products.addmm))
+), cpu=(_small_addmm, array_candidate("numpy addmm", products.addmm)))
 
 
-def _linear(input: Any, weight: Any, bias: Any) -> Any:
-    if weight.spec.ndim == 2 and input.spec.ndim == 2 and bias is not None and (
-            bias.spec.ndim == 1):
-        return ops.addmm.call((bias, input, ops.t.call((weight,), None)), None)
-    turned = ops.t.call((weight,), None)
-    out = ops.matmul.call((input, turned), None)
-    return out if bias is None else out + bias
+def _linear_shape(call: Any) -> Any:
+    x, weight, bias = call.spec("input"), call.spec("weight"), call["bias"]
+    same_dtype(call, "input", "weight", *(("bias",) if bias is not None else ()))
+    if weight.ndim not in (1, 2):
+        raise call.error(RuntimeError, "linear needs a weight [out, in], not one of "
+                                       f"{weight.ndim} dims")
+    if not x.ndim or x.shape[-1] != weight.shape[-1]:
+        rows = x.numel // x.shape[-1] if x.ndim and x.shape[-1] else 0
+        raise call.error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied "
+                                       f"({rows}x{x.shape[-1] if x.ndim else 1} and "
+                                       f"{weight.shape[-1]}x{weight.shape[0]})")
+    shape = (*x.shape[:-1], *weight.shape[:-1])
+    if bias is not None:
+        try:
+            fits = broadcast_shapes(bias.spec.shape, shape) == shape
+        except (RuntimeError, ValueError):
+            fits = False
+        if not fits:
+            raise call.error(RuntimeError, f"a bias of shape {list(bias.spec.shape)} does not "
+                                           f"broadcast to the result's shape {list(shape)}")
+    return [(x.dtype, shape)]
 
 
-define(Entry("linear(Tensor input, Tensor weight, Tensor? bias=None)", COMPOUND, function=_linear,
-             path="nn.functional.linear", method=False, dtypes=("int", "float", "complex"),
-             samples=samples.products(((3, 4), (2, 4)), ((3, 4), (2, 4), (2,)),
-                                      ((2, 3, 4), (2, 4), (2,)), ((4,), (2, 4), (2,))),
-             reference=lambda x, weight, bias=0: x @ weight.T + bias,
-             doc="input @ weight^T + bias; input [..., in], weight [out, in], bias [out]."))
+def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
+    """g^T @ input, over all leading dims."""
+    if weight_spec.ndim == 1:
+        return (g.unsqueeze(-1) * conj(input)).reshape((-1, weight_spec.shape[0])).sum(0)
+    rows = g.reshape((-1, weight_spec.shape[0]))
+    return ops.matmul(_turned(rows), conj(input).reshape((-1, weight_spec.shape[1])))
+
+
+def _input_grad(g: Any, weight: Any) -> Any:
+    if weight.spec.ndim == 1:
+        return g.unsqueeze(-1) * conj(weight)
+    return ops.matmul(g, conj(weight))
+
+
+def _turned_spec(spec: Any) -> Any:
+    return specs.intern(spec.device, spec.dtype, spec.shape[::-1], spec.strides[::-1])
+
+
+def _small_linear(plan: Any, call: Any) -> Any:
+    bias = call["bias"]
+    kernel = SmallProduct(plan.out_spec, call.spec("input"), _turned_spec(call.spec("weight")),
+                          None if bias is None else bias.spec)
+    kernel.addend_last = bias is not None
+    return kernel
+
+
+def _refuses_linear(call: Any) -> str:
+    if call.spec("weight").ndim != 2:
+        return "the weight is a vector"
+    return refusal(call.spec("input"), _turned_spec(call.spec("weight")))
+
+
+define(Entry(
+    "linear(Tensor input, Tensor weight, Tensor? bias=None)", LIBRARY, shape=_linear_shape,
+    gradient={"input": lambda g, weight: _input_grad(g, weight),
+              "weight": lambda g, input, weight_spec: _weight_grad(g, input, weight_spec),
+              "bias": lambda g: g},
+    path="nn.functional.linear", method=False, dtypes=("int", "float", "complex"),
+    samples=samples.products(((3, 4), (2, 4)), ((3, 4), (2, 4), (2,)),
+                             ((2, 3, 4), (2, 4), (2,)), ((4,), (2, 4), (2,))),
+    reference=lambda x, weight, bias=0: x @ weight.T + bias,
+    doc="input @ weight^T + bias; input [..., in], weight [out, in], bias [out].",
+), cpu=(Candidate("cpu small product", _small_linear, _refuses_linear),
+        array_candidate("numpy linear", products.linear)))

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Random numbers.
 
 The host owns every generator's counter.  A plan knows how many counters its call consumes; at
@@ -39,14 +40,18 @@ def _generator(call: Any, device: Any) -> int:
     return int(call.op.names.index("generator"))
 
 
-def _drawing(plan: Plan, call: Any, kernel: Kernel, draws: int, numbers: Numbers) -> Kernel:
-    """Give a plan its ``prepare``: the stream of this call, then ``numbers(*values)``."""
+def _drawing(plan: Plan, call: Any, kernel: Kernel, draws: int,
+             numbers: Numbers | tuple[Any, ...]) -> Kernel:
+    """Give a plan its ``prepare``: the stream of this call, then ``numbers(*values)``.
+
+    Numbers that are the same at every call are a tuple.
+    """
     device = plan.out_spec.device
     place = _generator(call, device)
     has_data = plan.backend.has_data
 
     def prepare(values: Any) -> tuple[Any, ...]:
-        checked = numbers(*values)
+        checked = numbers if isinstance(numbers, tuple) else numbers(*values)
         if not has_data:
             return ()
         given = values[place]
@@ -55,15 +60,15 @@ def _drawing(plan: Plan, call: Any, kernel: Kernel, draws: int, numbers: Numbers
         elif given.device is not device:
             raise RuntimeError(f"Expected a '{device}' device type for generator but found "
                                f"'{given.device}'")
-        return (*given.draw(draws), *checked)
+        return given.draw(draws) + checked
 
     plan.prepare = prepare
     return kernel
 
 
-def _filling(name: str, fill: Any, numbers: Numbers) -> Candidate:
-    """The candidate of an op that fills one result of any dtype that ``fill`` takes."""
-    kernel = kernels.FillKernel(f"philox {name}", fill)
+def _filling(name: str, numbers: Numbers | tuple[Any, ...]) -> Candidate:
+    """The candidate of an op that fills one result by a law of `kernels.cpu.random`."""
+    kernel = kernels.FillKernel(name)
 
     def make(plan: Plan, call: Any) -> Kernel:
         draws = philox.draws(plan.out_spec.numel, plan.out_spec.dtype, name)
@@ -128,18 +133,18 @@ def _integer_numbers(self: Any, low: Any, high: Any, generator: Any) -> tuple[An
 
 
 in_place("uniform(Tensor self, Number from=0.0, Number to=1.0, *, Generator? generator=None)",
-         _filling("uniform", kernels.uniform, _uniform_numbers),
+         _filling("uniform", _uniform_numbers),
          "Fill self with numbers uniform in [from, to).  Raises RuntimeError where from > to.",
          _floats_only)
 in_place("normal(Tensor self, Number mean=0.0, Number std=1.0, *, Generator? generator=None)",
-         _filling("normal", kernels.normal, _normal_numbers),
+         _filling("normal", _normal_numbers),
          "Fill self with normal numbers.  Raises RuntimeError for a negative std.", _floats_only)
 in_place("exponential(Tensor self, Number lambd=1.0, *, Generator? generator=None)",
-         _filling("exponential", kernels.exponential, _exponential_numbers),
+         _filling("exponential", _exponential_numbers),
          "Fill self with exponential numbers of rate lambd, which must be positive.",
          _positive_floats)
 in_place("random_integers(Tensor self, Number low, Number high, *, Generator? generator=None)",
-         _filling("integers", kernels.integers, _integer_numbers),
+         _filling("integers", _integer_numbers),
          "Fill self with integers in [low, high).", _real_only)
 
 
@@ -155,8 +160,8 @@ def _bernoulli_kernel(plan: Plan, call: Any) -> Kernel:
     p = call["p"]
     draws = philox.draws(plan.out_spec.numel, plan.out_spec.dtype, "bernoulli")
     if isinstance(p, TensorBase) or (p is None and call.form == 0):
-        return _drawing(plan, call, kernels.BernoulliKernel(), draws, lambda *values: ())
-    kernel = kernels.FillKernel("philox bernoulli", kernels.bernoulli)
+        return _drawing(plan, call, kernels.BernoulliKernel(), draws, ())
+    kernel = kernels.FillKernel("bernoulli")
     return _drawing(plan, call, kernel, draws,
                     lambda self, p, generator: _chance(0.5 if p is None else p))
 
@@ -178,10 +183,10 @@ define(Entry(
         "in-place form fills self with p = 0.5 unless given.  Raises RuntimeError outside [0, 1].",
 ), cpu=Candidate("philox bernoulli", _bernoulli_kernel))
 define(Entry(
-    "bernoulli_mask(Tensor self, Number p, *, Generator? generator=None)", RANDOM,
+    "bernoulli_mask(Tensor self, Number p, Generator? generator=None)", RANDOM,
     shape=lambda call: [(dtypes.bool_, call.spec("self").shape)], method=False, path="",
     deterministic=False, doc="A bool mask of self's shape, true with probability p.",
-), cpu=_filling("bernoulli", kernels.bernoulli, lambda self, p, generator: _chance(p)))
+), cpu=_filling("bernoulli", lambda self, p, generator: _chance(p)))
 
 
 # -- integers ------------------------------------------------------------------------------------
@@ -233,11 +238,25 @@ def _made(size: Any, dtype: Any, device: Any) -> Any:
     return ops.empty_memory.call((ints(size), dtype, None, device, None), None)
 
 
-def _filler(name: str) -> Any:
+def _memory_check(call: Any) -> None:
+    if call["dtype"].category < 2:
+        raise call.error(NotImplementedError, f"random real numbers are not implemented for "
+                                              f"'{call['dtype'].name}'", "use a float dtype")
+
+
+def _filler(name: str, numbers: tuple[Any, ...]) -> Any:
+    """The function that makes a tensor and the op of one launch that it calls."""
+    drawn = define(Entry(
+        f"{name}_memory(int[] size, dtype dtype, device? device=None, Generator? generator=None)",
+        RANDOM, shape=lambda call: [(call["dtype"], ints(call["size"]))], method=False, path="",
+        deterministic=False, check=_memory_check, doc=f"A new tensor filled as {name}_() fills.",
+    ), cpu=_filling(name, numbers))
+
     def make(size: Any, *options: Any) -> Any:
         generator, dtype, _, device, requires_grad, _ = options
-        made = _made(size, dtype, device)
-        getattr(ops, name).call_inplace((made,), {"generator": generator})
+        if type(size) is not int:
+            size = ints(size)
+        made = drawn.call((size, dtype or promotion.defaults.dtype, device, generator), None)
         return made.requires_grad_(True) if requires_grad else made
 
     return make
@@ -265,9 +284,9 @@ def creation(signature: str, function: Any, doc: str) -> None:
 
 
 GENERATOR = "Generator? generator=None"
-creation(f"rand(int... size, *, {GENERATOR}, {TAIL})", _filler("uniform"),
+creation(f"rand(int... size, *, {GENERATOR}, {TAIL})", _filler("uniform", (0.0, 1.0)),
          "Numbers uniform in [0, 1).")
-creation(f"randn(int... size, *, {GENERATOR}, {TAIL})", _filler("normal"),
+creation(f"randn(int... size, *, {GENERATOR}, {TAIL})", _filler("normal", (0.0, 1.0)),
          "Normal numbers of mean 0 and variance 1.")
 creation(f"rand_like(Tensor self, *, {GENERATOR}, {TAIL}, any memory_format=None)",
          _filler_like("uniform"), "Numbers uniform in [0, 1), laid out as self.")
@@ -315,9 +334,9 @@ creation(f"randint_like(Tensor self, any low, any high=None, *, {GENERATOR}, {TA
 
 
 def _permutation(plan: Plan, call: Any) -> Kernel:
-    kernel = kernels.FillKernel("philox permutation", kernels.permutation)
+    kernel = kernels.FillKernel("permutation")
     draws = philox.draws(plan.out_spec.numel, dtypes.int64, "permutation")
-    return _drawing(plan, call, kernel, draws, lambda *values: ())
+    return _drawing(plan, call, kernel, draws, ())
 
 
 define(Entry("permutation(int n, device? device=None, *, Generator? generator=None)", RANDOM,
@@ -393,8 +412,7 @@ def _multinomial(plan: Plan, call: Any) -> Kernel:
     replacement = bool(call["replacement"])
     numel = plan.out_spec.numel if replacement else call.spec("self").numel
     draws = philox.draws(numel, dtypes.float64, "uniform")
-    return _drawing(plan, call, kernels.MultinomialKernel(replacement), draws,
-                    lambda *values: ())
+    return _drawing(plan, call, kernels.MultinomialKernel(replacement), draws, ())
 
 
 define(Entry("multinomial(Tensor self, int num_samples, bool replacement=False, *, "

@@ -19,9 +19,10 @@ def nonempty(call: Any) -> None:
     spec = call.spec("self")
     dims = reduced(spec, call["dim"])
     if spec.ndim and any(spec.shape[d] == 0 for d in dims):
-        what = "Expected reduction dim to have non-zero size" if call["dim"] not in (None, ()) \
-            else "Expected reduction dim to be specified for input.numel() == 0. Specify the " \
-                 "reduction dim with the 'dim' argument."
+        what = "Expected reduction dim to have non-zero size"
+        if call["dim"] in (None, ()):
+            what = ("Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                    "reduction dim with the 'dim' argument.")
         raise call.error(IndexError, f"{call.op.name}(): {what}")
 
 
@@ -70,11 +71,10 @@ def extremum(g: Any, self: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     """The gradient of amax and amin: shared evenly among the ties, counted in a wide type."""
     spec = self.spec
     g, out = restored(g, spec, dim, keepdim), restored(out, spec, dim, keepdim)
-    hits = (self == out).logical_or((self != self).logical_and(out != out))  # noqa: PLR0124
+    hits = (self == out).logical_or((self != self).logical_and(out != out))
     dims = reduced(spec, dim)
     count = hits.sum(dims, keepdim=True)
-    share = hits / count if spec.dtype.itemsize > 2 else hits / count
-    return g * share.to(g.spec.dtype)
+    return g * (hits / count).to(g.spec.dtype)
 
 
 define(Entry(
@@ -96,6 +96,7 @@ define(Entry(
     reference=lambda x, dim=None, keepdim=False: np.mean(x, axis=dim, keepdims=keepdim),
     doc="Mean over dim (all dims by default); of no elements nan; integers are refused.",
 ))
+_reference: Any
 for _name, _reference in (("amax", np.amax), ("amin", np.amin)):
     define(Entry(
         f"{_name}(Tensor self, int[] dim=(), bool keepdim=False)", REDUCTION,
@@ -112,8 +113,8 @@ for _name, _reference in (("argmax", np.argmax), ("argmin", np.argmin)):
     define(Entry(
         f"{_name}(Tensor self, int? dim=None, bool keepdim=False)", REDUCTION,
         formula=lambda self, dim, keepdim, name=_name: getattr(self, name)(dim, keepdim=keepdim),
-        promotion=promotion.indices, check=ordered, check_sizes=nonempty, path=_name, out=True, samples=samples.rows,
-        dtypes=("int", "float"),
+        promotion=promotion.indices, check=ordered, check_sizes=nonempty, path=_name, out=True,
+        samples=samples.rows, dtypes=("int", "float"),
         reference=lambda x, dim=None, keepdim=False, f=_reference: f(
             x, axis=dim, keepdims=keepdim),
         doc="Index of the extremum along dim, of the flattened tensor without dim; the first of "

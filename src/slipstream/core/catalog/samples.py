@@ -23,7 +23,8 @@ def binary() -> list[Sample]:
     """Two operands that broadcast, and a number."""
     shapes = (((), ()), ((5,), (5,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((2, 3, 4), (3, 1)),
               ((0, 3), (1, 3)))
-    found: list[Sample] = [((random_array(2, *a), random_array(3, *b) + 3.0), {}) for a, b in shapes]
+    found: list[Sample] = [((random_array(2, *a), random_array(3, *b) + 3.0), {})
+                           for a, b in shapes]
     found.append(((random_array(4, 3, 4), 2.5), {}))
     return found
 
@@ -39,6 +40,11 @@ def positive() -> list[Sample]:
 def tensor_pairs() -> list[Sample]:
     """Two tensors that broadcast."""
     return binary()[:-1]
+
+
+def scaled() -> list[Sample]:
+    """Two operands and how many times the second counts."""
+    return [*binary(), ((random_array(92, 3, 4), random_array(93, 4)), {"alpha": 3})]
 
 
 def bits() -> list[Sample]:
@@ -128,7 +134,8 @@ def pieces() -> list[Sample]:
     """Tensors that can be joined along a dim."""
     return [(([random_array(21, 2, 3), random_array(22, 4, 3)],), {}),
             (([random_array(23, 2, 3), random_array(24, 2, 1)], 1), {}),
-            (([random_array(25, 2, 0), random_array(26, 2, 2)], -1), {}), (([random_array(27, 5)],), {})]
+            (([random_array(25, 2, 0), random_array(26, 2, 2)], -1), {}),
+            (([random_array(27, 5)],), {})]
 
 
 def equal_pieces() -> list[Sample]:
@@ -194,11 +201,12 @@ def plain_arguments(*rows: tuple[Any, ...]) -> Any:
     return lambda: [(row, {}) for row in rows]
 
 
-def alike(*rows: tuple[int, ...]) -> Any:
+def alike(*rows: tuple[tuple[int, ...], ...]) -> Any:
     """Samples of two operands of the row's shapes."""
 
     def make() -> list[Sample]:
-        return [((random_array(60, *first), random_array(61, *second)), {}) for first, second in rows]
+        return [((random_array(60, *first), random_array(61, *second)), {})
+                for first, second in rows]
 
     return make
 

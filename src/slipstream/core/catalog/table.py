@@ -47,4 +47,6 @@ def define(entry: Entry, **kernels: Candidate | tuple[Candidate, ...]) -> Op:
         several = isinstance(candidates, tuple)
         op.kernels[device] = candidates if several else (candidates,)
     table[op.name] = op
+    # As an attribute of its own it is found without a call.
+    setattr(ops, op.name, op)
     return op

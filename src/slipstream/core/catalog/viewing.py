@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Views: other geometries over the same storage."""
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ view_op("expand(Tensor self, int... size, *, bool implicit=False)",
 view_op("squeeze(Tensor self, int[]? dim=None)", _squeezed,
         lambda g, self_spec: g.reshape(self_spec.shape),
         "Dims of size one left out.", samples=samples.with_arguments(
-            ((1, 3, 1), ()), ((1, 3, 1), (0,)), ((1, 3, 1), (1,)), ((1, 3, 1), ((0, -1),)), ((), ())),
+            ((1, 3, 1), ()), ((1, 3, 1), (0,)), ((1, 3, 1), (1,)), ((1, 3, 1), ((0, -1),)),
+            ((), ())),
         reference=_squeeze_reference)
 view_op("unsqueeze(Tensor self, int dim)",
         lambda spec, dim: views.unsqueeze(spec.shape, spec.strides, dim),
@@ -223,7 +225,8 @@ compound("reshape(Tensor self, int... shape)", _reshape,
          samples=_SHAPES, reference=_reshaped)
 compound("flatten(Tensor self, int start_dim=0, int end_dim=-1)", _flatten,
          "Dims from start_dim to end_dim made one.",
-         samples=samples.with_arguments(((2, 3, 4), ()), ((2, 3, 4), (1,)), ((2, 3, 4), (0, 1)), ((), ())),
+         samples=samples.with_arguments(((2, 3, 4), ()), ((2, 3, 4), (1,)), ((2, 3, 4), (0, 1)),
+                                        ((), ())),
          reference=_flatten_reference)
 compound("t(Tensor self)", _t, "A matrix transposed.", reference=np.transpose,
          samples=samples.with_arguments(((2, 3), ()), ((4,), ()), ((), ())))

@@ -86,7 +86,8 @@ def _type_name(value: Any) -> str:
 
 
 def _wanted(parameter: Parameter) -> str:
-    names = {"Tensor|Number": "Tensor or Number", "Tensor|Static": "Tensor or Number", "Tensor[]": "tuple of Tensors",
+    names = {"Tensor|Number": "Tensor or Number", "Tensor|Static": "Tensor or Number",
+             "Tensor[]": "tuple of Tensors",
              "int[]": "tuple of ints", "int...": "tuple of ints", "int[]?": "tuple of ints",
              "Tensor?": "Tensor"}
     return names.get(parameter.type, parameter.type.rstrip("?"))

@@ -46,7 +46,7 @@ class Binder:
     def bind(self, recipe: Any, values: Any, flags: cython.int) -> Plan | None:
         """The plan for these sizes, or None where the long way has to find out more."""
         inputs: list = [values[position] for position in recipe.operands]
-        domain: tuple = self._domain(inputs)
+        domain: tuple | None = self._domain(inputs)
         if domain is None:
             return None
         plan = Plan(recipe.op, recipe, KERNEL)

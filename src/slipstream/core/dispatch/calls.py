@@ -12,11 +12,19 @@ from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import Spec, TensorBase
 
 
+def _are_tensors(target: Any) -> bool:
+    several = target if isinstance(target, (tuple, list)) else (target,)
+    return all(isinstance(each, TensorBase) for each in several)
+
+
 class Call:
     """The op, its arguments by name, the target of an in-place or ``out=`` form."""
 
     def __init__(self, op: Any, state: ModeState, values: Any, target: Any, form: int) -> None:
         check_types(op, values)
+        if form and not _are_tensors(target):
+            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, "
+                            f"not {type(target).__name__}")
         self.op = op
         self.state = state
         self.values = values
@@ -46,7 +54,10 @@ class Call:
         return kind(explain(self.op.name, self.arguments, rule, mend))
 
     def device(self) -> Device:
-        """The ``device`` argument where it is given, else that of the operands; raises RuntimeError where operands are on several."""
+        """The ``device`` argument where it is given, else that of the operands.
+
+        Raises RuntimeError where operands are on several.
+        """
         given = self.arguments.get("device")
         if given is not None:
             return Device(given)

@@ -40,7 +40,7 @@ class Recipe:
     op: Op
     traced: Traced
     results: tuple[DType, ...]
-    kernel: Kernel
+    kernel: Any
     operands: tuple[int, ...]
     numbers: tuple[int, ...]
     considered: list[tuple[str, str]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class FormulaBuilder:
         except (TypeError, AttributeError):
             # An argument of a wrong kind: the long way says which.
             recipe = None
-        if recipe is not None and recipe.short and flags in recipe.rules:
+        if recipe is not None and recipe.short and not op.kernels and flags in recipe.rules:
             plan = binder.bind(recipe, values, flags)
             if plan is not None:
                 return plan
@@ -149,7 +149,8 @@ def _trace_arguments(call: Call, common: DType) -> dict[str, Any]:
             dtype = value.spec.dtype
             cls = dtype.compute if _keeps_class(call, name, dtype) else common.compute
             arguments[name] = TensorArgument(dtype, cls, max(value.spec.ndim, min(rank, 1)))
-        elif parameter.kind in (STATIC, STATIC_NUMBER) or value is None or value is parameter.default:
+        elif (parameter.kind in (STATIC, STATIC_NUMBER) or value is None
+              or value is parameter.default):
             arguments[name] = value
         else:
             arguments[name] = NumberArgument(class_of_number(value))

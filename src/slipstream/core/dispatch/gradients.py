@@ -47,7 +47,8 @@ class FormulaRule(Rule):
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
         wanted = {name for formula in self.formulas for name in parameters_of(formula)}
         self.saves_output = "out" in wanted
-        tensors, others = [], []
+        tensors: list[tuple[int, bool]] = []
+        others: list[tuple[int, bool]] = []
         for place, name in enumerate(names):
             if f"{name}_spec" in wanted:
                 others.append((place, True))
@@ -73,7 +74,7 @@ class FormulaRule(Rule):
     def _values(self, node: Node, grads: list[Any]) -> dict[str, Any]:
         names = self.op.names
         known: dict[str, Any] = {"g": grads[0], "grads": grads}
-        for place, saved in zip(self.saves, node.saved, strict=True):
+        for place, saved in zip(self.saves, node.saved or (), strict=True):
             known[names[place]] = _unpack(saved, node)
         for (place, spec), value in zip(self.keeps, node.values, strict=True):
             known[f"{names[place]}_spec" if spec else names[place]] = value

@@ -14,67 +14,32 @@ from typing import Any
 import cython
 import numpy as np
 
+from slipstream.core.dispatch.carrying import IN_PLACE, OUT, PLAIN, OpCore, wiring
 from slipstream.core.dispatch.signature import (
     NUMBER,
     STATIC,
     STATIC_NUMBER,
     TENSOR_OR_NUMBER,
     TENSORS,
-    parse,
 )
-from slipstream.core.dispatch.tracing import (
-    emit_plan,
-    traced_allocation,
-    traced_node,
-    traced_record,
-)
-from slipstream.core.engine.tape import Rule, Tape, tape
+from slipstream.core.dispatch.tracing import emit_plan
+from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
-from slipstream.core.vocab.records import (
-    COMPOUND,
-    KERNEL,
-    VIEW,
-    Backend,
-    GradRecord,
-    Kernel,
-    Memory,
-    Node,
-    OpBase,
-    Plan,
-    Slots,
-    Spec,
-    Storage,
-    TensorBase,
-    slots,
-)
+from slipstream.core.vocab.records import KERNEL, Plan, TensorBase
 from slipstream.core.vocab.settings import settings
 
-__all__ = ["COMPOUND", "IN_PLACE", "OUT", "PLAIN", "GradRecord", "Kernel", "LaunchDoor", "Memory",
-           "ModeTable", "Op", "PlanTable", "Rule", "Slots", "Tape", "plan_table", "wiring"]
-
-# The forms of a call.
-PLAIN = 0
-IN_PLACE = 1
-OUT = 2
-
-
-class Wiring:
-    """Functions of upper or side layers that the door calls; set once at import."""
-
-    special: Any = None
-    begin_write: Any = None
-    end_write: Any = None
-    deliver: Any = None
-    blame_types: Any = None
-    arguments: Any = None
-
-
-wiring = Wiring()
+__all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Tape",
+           "plan_table", "wiring"]
 
 
 class PlanTable:
     """Bounds the number of plans: a clock that drops what was not used since its last turn."""
+
+    ring: list[Plan]
+    limit: int
+    hand: int
+    made: int
 
     def __init__(self, limit: int) -> None:
         self.ring = []
@@ -113,46 +78,18 @@ def drop_plans(op: Op) -> None:
 
 def forget(plan: Plan) -> None:
     """Take a plan out of its op's tables."""
-    op: Op = plan.op
+    op: Op = plan.op  # type: ignore[assignment]  # every plan is an Op's
     op.plans.pop(plan.key, None)
     if plan.short_key is not None:
         op.binary.pop(plan.short_key, None)
 
 
-class Op(OpBase):
+class Op(OpCore):
     """An op: a signature, a builder of plans, and the plans made so far.
 
     ``call(args, kwargs)`` is the boxed form that every op has; ``call1`` and ``call2`` are the
     short ways of the operator slots.
     """
-
-    def __init__(self, entry: Any, builder: Any) -> None:
-        signature = parse(entry.signature)
-        self.name = signature.name
-        self.entry = entry
-        self.signature = signature
-        self.builder = builder
-        self.function = entry.function
-        self.names = signature.names
-        self.kinds = tuple([p.kind for p in signature.parameters])
-        self.defaults = tuple([None if p.required else p.default for p in signature.parameters])
-        self.count = len(self.names)
-        self.positional = sum([not p.keyword_only for p in signature.parameters])
-        self.required = sum([p.required for p in signature.parameters])
-        self.tails = tuple([self.defaults[n:] for n in range(self.count + 1)])
-        variadic = [i for i, p in enumerate(signature.parameters) if p.type == "int..."]
-        self.variadic = variadic[0] if variadic else -1
-        self.device_at = self.names.index("device") if "device" in self.names else -1
-        self.compound = entry.function is not None
-        self.plans = {}
-        self.binary = {}
-        self.recipes = {}
-        self.programs = {}
-        self.rules = {}
-        self.kernels = {}
-
-    def __repr__(self) -> str:
-        return f"<op {self.signature.text}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the op; see the entry's documentation."""
@@ -171,7 +108,24 @@ class Op(OpBase):
         modes.note_site(state)
         if state.special:
             return wiring.special(self, state, args, kwargs, None, PLAIN)
-        return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
+        values = self.bind(args, kwargs)
+        if self.compound or kwargs or modes.listeners is not None:
+            return self.dispatch(state, values, None, PLAIN)
+        key = self._short_key(state, args)
+        if key is None:
+            return self.dispatch(state, values, None, PLAIN)
+        found = self.binary.get(key)
+        plan: Plan
+        if found is None:
+            plan = self.plan_for(state, values, None, PLAIN)
+            # A plan kept in the table, and not found by another short key already.
+            if plan.key and plan.short_key is None:
+                self.binary[key] = plan
+                plan.short_key = key
+        else:
+            plan = found
+            plan.used = True
+        return self._carry_out(plan, state, values, None, PLAIN)
 
     def call1(self, a: Any) -> Any:
         """Call with one operand."""
@@ -290,6 +244,9 @@ class Op(OpBase):
                 return args
             if self.required <= n <= self.positional:
                 return args + self.tails[n]
+            if 0 <= self.variadic < n - 1:
+                return (args[:self.variadic] + (args[self.variadic:],)
+                        + self.tails[self.variadic + 1])
         return wiring.arguments(self, args, kwargs or {})
 
     def dispatch(self, state: ModeState, values: Any, target: Any, form: int) -> Any:
@@ -335,6 +292,33 @@ class Op(OpBase):
             plan_table.keep(self, plan)
         return plan
 
+    def _short_key(self, state: ModeState, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """A key of the arguments as they were given; None where only the full key will do."""
+        n: cython.Py_ssize_t = len(args)
+        flags: cython.int = 0
+        i: cython.Py_ssize_t
+        tensor: TensorBase
+        if n > 4 or self.device_at >= 0:
+            return None
+        parts: list = [None, None, None, None]
+        for i in range(n):
+            value = args[i]
+            if isinstance(value, TensorBase):
+                tensor = value
+                parts[i] = tensor.spec
+                if ((tensor.record is not None or tensor.base is not None)
+                        and state.grad_enabled and tape.requires_grad(tensor)):
+                    flags |= 1 << i
+            elif value is None or type(value) is int or type(value) is bool:
+                if i < self.count and self.kinds[i] != STATIC:
+                    return None
+                parts[i] = value
+            elif type(value) is tuple and self.kinds[i] == STATIC:
+                parts[i] = value
+            else:
+                return None
+        return (n, parts[0], parts[1], parts[2], parts[3], flags)
+
     def _key(self, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
         n: cython.Py_ssize_t = self.count
         key: list = [None] * (n + 2)
@@ -346,210 +330,30 @@ class Op(OpBase):
             if isinstance(value, TensorBase):
                 tensor = value
                 key[i] = tensor.spec
-                if tensor.record is not None or tensor.base is not None:
-                    if state.grad_enabled and tape.requires_grad(tensor):
-                        flags |= 1 << i
-            elif value is not None:
-                kind: cython.int = self.kinds[i]
-                if kind == STATIC:
-                    key[i] = tuple(value) if type(value) is list else value
-                elif kind == TENSORS:
-                    specs, wants = _list_key(value, state.grad_enabled)
-                    key[i] = specs
-                    if wants:
-                        flags |= 1 << i
-                elif kind == NUMBER or kind == TENSOR_OR_NUMBER:
-                    key[i] = DEFAULT if value is self.defaults[i] else type(value)
-                elif kind == STATIC_NUMBER:
-                    key[i] = (type(value), value)
-                else:
-                    key[i] = type(value)
+                if ((tensor.record is not None or tensor.base is not None)
+                        and state.grad_enabled and tape.requires_grad(tensor)):
+                    flags |= 1 << i
+            elif value is None:
+                continue
+            elif self.kinds[i] == TENSORS:
+                key[i], wants = _list_key(value, state.grad_enabled)
+                flags |= wants << i
+            else:
+                key[i] = self._part(i, value)
         if self.device_at >= 0 and key[self.device_at] is None:
             key[self.device_at] = state.device
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)
 
-    def _carry_out(
-        self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
-    ) -> Any:
-        if form != PLAIN:
-            return self._write(plan, state, values, target, form)
-        if plan.kind == KERNEL:
-            return self._launch(plan, state, values)
-        if plan.kind == VIEW:
-            return self._view(plan, state, values)
-        return plan.binding(*values)
-
-    def _new(self, spec: Spec, backend: Backend) -> TensorBase:
-        """A new tensor with memory of its own."""
-        out: TensorBase
-        address: cython.size_t
-        if modes.listeners is None:
-            address = backend.memory.allocate(spec.extent)
-        else:
-            address = traced_allocation(backend, spec.extent)
-        storage: Storage = Storage.__new__(Storage)
-        storage.device = spec.device
-        storage.address = address
-        storage.nbytes = spec.extent
-        storage.owner = backend.owner
-        if cython.compiled:
-            out = slip_new(slots.tensor_class)  # noqa: F821
-        else:
-            out = slots.tensor_class.__new__(slots.tensor_class)
-        out.spec = spec
-        out.storage = storage
-        out.offset = 0
-        return out
-
-    def _operands(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
-        operands: list = list(outs)
-        for position in plan.operands:
-            value = values[position]
-            if isinstance(value, TensorBase):
-                operands.append(value)
-            elif value is not None:
-                operands.extend(value)
-        return tuple(operands)
-
-    def _numbers(self, plan: Plan, values: Any) -> tuple[Any, ...]:
-        if plan.prepare is not None:
-            return plan.prepare(values)
-        if not plan.numbers:
-            return ()
-        return tuple([values[position] for position in plan.numbers])
-
-    def _launch(self, plan: Plan, state: ModeState, values: Any) -> Any:
-        outs: tuple
-        if plan.outputs == 1:
-            outs = (self._new(plan.out_spec, plan.backend),)
-        else:
-            outs = tuple([self._new(spec, plan.backend) for spec in plan.out_specs])
-        door.submit(plan, self._operands(plan, outs, values), self._numbers(plan, values))
-        if plan.rule is not None:
-            self._record(plan, state, values, outs)
-        return outs[0] if plan.outputs == 1 else outs
-
-    def _record(self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]) -> None:
-        if modes.listeners is None:
-            tape.record(plan.rule, values, outs, state)
-        else:
-            traced_record(plan.rule, values, outs, state)
-
-    def _view(self, plan: Plan, state: ModeState, values: Any) -> Any:
-        source: TensorBase = values[0]
-        if plan.binding is not None:
-            return self._views(plan, state, values)
-        offset: cython.Py_ssize_t = source.offset + plan.offset
-        if plan.steps is not None:
-            offset += self._distance(values[plan.numbers[0]], plan.steps)
-        out = self._alias(source, plan.out_spec, offset, plan.statics)
-        if plan.rule is not None:
-            self._record_view(plan, state, values, (out,))
-        elif out.base is not None and out.base.record is not None:
-            note_bare_view(out)
-        return out
-
-    def _distance(self, starts: Any, steps: Any) -> int:
-        """How far a view's first element lies from its source's, in elements."""
-        total: cython.Py_ssize_t = 0
-        i: cython.Py_ssize_t
-        for i in range(len(steps)):
-            start: cython.Py_ssize_t = starts[i]
-            step: cython.Py_ssize_t = steps[i]
-            total += start * step
-        return total
-
-    def _views(self, plan: Plan, state: ModeState, values: Any) -> Any:
-        source: TensorBase = values[0]
-        moves = plan.binding(values) if callable(plan.binding) else plan.binding
-        outs = tuple([self._alias(source, spec, source.offset + move, plan.statics)
-                      for spec, move in zip(plan.out_specs, moves, strict=True)])
-        if plan.rule is not None:
-            self._record_view(plan, state, values, outs)
-        elif source.record is not None or source.base is not None:
-            for out in outs:
-                note_bare_view(out)
-        return outs if plan.outputs != 1 else outs[0]
-
-    def _alias(self, source: TensorBase, spec: Spec, offset: int, tracked: Any) -> TensorBase:
-        """A tensor over the same storage; ``tracked`` unless it is detached."""
-        out: TensorBase
-        if cython.compiled:
-            out = slip_new(slots.tensor_class)  # noqa: F821
-        else:
-            out = slots.tensor_class.__new__(slots.tensor_class)
-        out.spec = spec
-        out.storage = source.storage
-        out.offset = offset
-        if tracked is None:
-            return out
-        out.base = source if source.base is None else source.base
-        return out
-
-    def _record_view(
-        self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]
-    ) -> None:
-        self._record(plan, state, values, outs)
-        for out in outs:
-            view: TensorBase = out
-            if view.record is not None and view.base is not None and view.base.record is not None:
-                view.record.generation = view.base.record.generation
-
-    def _write(
-        self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
-    ) -> Any:
-        """The in-place and ``out=`` forms: the results' memory is given."""
-        targets: tuple = target if isinstance(target, tuple) else (target,)
-        if not self._plainly_writable(plan, state, values, target, form):
-            values = wiring.begin_write(self, plan, state, values, targets, form)
-        node: Node | None = None
-        if plan.rule is not None:
-            node = (tape.make_node(plan.rule, values, state) if modes.listeners is None
-                    else traced_node(plan.rule, values, state))
-        door.submit(plan, self._operands(plan, targets, values), self._numbers(plan, values))
-        if node is None and isinstance(target, TensorBase):
-            written: TensorBase = target
-            written.storage.version += 1
-            written.storage.write_site = (state.code, state.instruction)
-        else:
-            wiring.end_write(plan, state, targets, node)
-        return target
-
-    def _plainly_writable(
-        self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
-    ) -> bool:
-        """Whether a write needs no further look: nothing shared, read-only, or on the tape."""
-        if not isinstance(target, TensorBase) or plan.rule is not None:
-            return False
-        written: TensorBase = target
-        if not written.spec.contiguous or written.storage.read_only:
-            return False
-        if state.grad_enabled and (written.record is not None or written.base is not None):
-            return False
-        source: TensorBase
-        same: cython.int = 0 if form == IN_PLACE else 1
-        for value in values:
-            if isinstance(value, TensorBase):
-                source = value
-                if source is written:
-                    same += 1
-                elif source.storage is written.storage:
-                    return False
-            elif isinstance(value, (list, tuple)):
-                return False
-        # Only a pointwise op may read its target: others read elsewhere than they write.
-        return same <= 1 or self.entry.kind == "pointwise"
-
-
-def note_bare_view(view: TensorBase) -> None:
-    """A view made without gradients stays so until its base is written with them."""
-    base: TensorBase = view.base
-    if base is not None and base.record is not None:
-        record = GradRecord()
-        record.generation = base.record.generation
-        view.record = record
+    def _part(self, place: int, value: Any) -> Any:
+        """What the key holds of an argument that is no tensor: its value only if it is static."""
+        kind: cython.int = self.kinds[place]
+        if kind == STATIC:
+            return tuple(value) if type(value) is list else value
+        if kind in (NUMBER, TENSOR_OR_NUMBER):
+            return DEFAULT if value is self.defaults[place] else type(value)
+        return (type(value), value) if kind == STATIC_NUMBER else type(value)
 
 
 DEFAULT = "default"

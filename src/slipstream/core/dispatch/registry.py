@@ -1,4 +1,3 @@
-# cython: annotation_typing=False
 """Which kernels there are for an op on a device, and which one a recipe takes."""
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ _KINDS = {
     "Tensor[]": TENSORS, "Number": NUMBER, "Number?": NUMBER, "Offset": OFFSET,
     "Generator?": GENERATOR, "Tensor|Static": STATIC_NUMBER,
 }
-_STATIC = ("dtype", "device", "int", "int?", "int[]", "int[]?", "int...", "bool", "bool?", "float", "str", "str?",
-           "dtype?", "device?", "any")
+_STATIC = ("dtype", "device", "int", "int?", "int[]", "int[]?", "int...", "bool", "bool?",
+           "float", "str", "str?", "dtype?", "device?", "any")
 _REQUIRED = object()
 
 

@@ -11,6 +11,7 @@ from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.tape import tape
 from slipstream.core.engine.views import operations
+from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
 
@@ -125,7 +126,7 @@ class Walk:
         if len(results) != len(node.edges):
             raise RuntimeError(f"{rule.name} returned {len(results)} gradients for "
                                f"{len(node.edges)} inputs")
-        fitted = []
+        fitted: list[Any] = []
         for edge, grad, spec in zip(node.edges, results, node.inputs, strict=True):
             fitted.append(None if edge is None or grad is None
                           else fit(grad, spec, node, len(fitted)))
@@ -165,7 +166,7 @@ def _zeros(grad: Any, spec: Spec, grads: list[Any]) -> Any:
     return operations.zeros(like, spec.shape, dtype=spec.dtype)
 
 
-def fit(grad: TensorBase, spec: Spec, node: Node, place: int = 0) -> TensorBase:
+def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
     """A gradient in the shape and dtype of its input: what broadcasting repeated is summed."""
     if grad.spec.shape != spec.shape:
         if not _reduces_to(grad.spec.shape, spec.shape):
@@ -215,7 +216,7 @@ def _holders(grads: list[Any]) -> tuple[int, int]:
 
 def _probe() -> list[Any]:
     tensor = TensorBase()
-    tensor.storage = Storage(None, 0, 0)
+    tensor.storage = Storage(CPU, 0, 0)
     return [tensor]
 
 

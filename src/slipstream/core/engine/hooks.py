@@ -86,7 +86,8 @@ def table_of(node: Node) -> Table:
 def retain(record: GradRecord) -> None:
     """Keep the gradient that reaches the record's node and output."""
     record.retains_grad = True
-    add_hook(table_of(record.node), ("retain", record.output, Keeper(record)))
+    if record.node is not None:
+        add_hook(table_of(record.node), ("retain", record.output, Keeper(record)))
 
 
 def move_retainer(before: GradRecord, node: Node | None, after: GradRecord) -> None:

@@ -27,6 +27,14 @@ class Rule:
     its spec) of the other arguments they name; ``saves_output``: whether they name the result.
     """
 
+    name: str
+    differentiable: tuple[int, ...]
+    saves: tuple[int, ...]
+    keeps: tuple[tuple[int, bool], ...]
+    saves_output: bool
+    materializes: bool
+    follows_base: bool
+
     def __init__(self, name: str, differentiable: tuple[int, ...]) -> None:
         self.name = name
         self.differentiable = differentiable
@@ -50,7 +58,16 @@ class Rule:
 
 
 class SavedTensor:
-    """A tensor saved for backward, with the version of its storage at that time."""
+    """A tensor saved for backward, with the version of its storage at that time.
+
+    ``tensor`` is None where the user's hooks keep it as ``packed``.
+    """
+
+    tensor: TensorBase
+    version: int
+    is_output: bool
+    packed: tuple[Any, Any] | None
+    record: GradRecord | None
 
     def __init__(self, tensor: TensorBase, is_output: bool) -> None:
         self.tensor = tensor
@@ -67,7 +84,7 @@ class SavedTensor:
             self.packed = packed
             if not self.is_output:
                 self.record = tensor.record
-            self.tensor = None
+            self.tensor = None  # type: ignore[assignment]
 
     def unpack(self, node: Node, record: GradRecord | None) -> TensorBase:
         """The tensor again; raises RuntimeError if it was changed in place since.
@@ -117,6 +134,11 @@ def _changed_text(node: Node, saved: SavedTensor) -> str:
 class Tape:
     """Makes nodes; a singleton, `tape`.  ``refresh`` is set by `engine.views`."""
 
+    sequence: int
+    refresh: Any
+    pack: Any
+    tensor_class: type[TensorBase]
+
     def __init__(self) -> None:
         self.sequence = 0
         self.refresh = None
@@ -125,8 +147,8 @@ class Tape:
 
     def requires_grad(self, tensor: TensorBase) -> bool:
         """Whether the tensor wants a gradient, after bringing a view's history up to date."""
-        base: TensorBase = tensor.base
-        record: GradRecord = tensor.record
+        base: TensorBase | None = tensor.base
+        record: GradRecord | None = tensor.record
         if base is not None and base.record is not None:
             if record is None or record.generation != base.record.generation:
                 self.refresh(tensor)
@@ -137,7 +159,7 @@ class Tape:
         """The edge that leads to the tensor's node, or to its accumulator if it is a leaf."""
         if not self.requires_grad(tensor):
             return None
-        record: GradRecord = tensor.record
+        record: GradRecord = tensor.record  # type: ignore[assignment]  # it wants a gradient
         if record.node is not None:
             return (record.node, record.output)
         accumulator = None

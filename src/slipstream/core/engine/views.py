@@ -56,22 +56,27 @@ def _check_view(target: TensorBase, base: TensorBase, wants: bool, recording: bo
                                f"with grad mode enabled: {target.spec!r}\n"
                                "  mend: make the view with grad mode enabled, or write under "
                                "no_grad()")
-    node = target.record.node if target.record is not None else None
-    if node is not None and len(node.outputs) > 1:
-        raise RuntimeError(f"Output {target.record.output} of {node.name()} is a view and is being "
+    if target.record is not None and target.record.node is not None:
+        _check_node(target.record.node, target.record.output)
+    if recording:
+        _check_span(base)
+
+
+def _check_node(node: Node, output: int) -> None:
+    """Refuse to write through a view whose node cannot give it a new history."""
+    if len(node.outputs) > 1:
+        raise RuntimeError(f"Output {output} of {node.name()} is a view and is being "
                            "modified inplace. This view is the output of a function that returns "
                            "multiple views. Such functions do not allow the output views to be "
                            "modified inplace.\n  mend: use separate indexing, such as x[0], or "
                            "clone()")
-    if node is not None and not node.rule.follows_base:
-        raise RuntimeError(f"Output {target.record.output} of {node.name()} is a view and is being "
+    if not node.rule.follows_base:
+        raise RuntimeError(f"Output {output} of {node.name()} is a view and is being "
                            "modified inplace. This view was created inside a custom Function (or "
                            "because an input was returned as-is) and the autograd logic to handle "
                            "view+inplace would override the custom backward associated with the "
                            "custom Function, leading to incorrect gradients.\n  mend: clone() the "
                            "output of the custom Function")
-    if recording:
-        _check_span(base)
 
 
 def rebase(target: TensorBase, node: Node) -> None:
@@ -101,7 +106,7 @@ def _renew(tensor: TensorBase, node: Node) -> None:
     """Give a tensor that is no view a new history; its views see that it is a later one."""
     before: GradRecord | None = tensor.record
     tape.attach(node, (tensor,))
-    after = tensor.record
+    after: GradRecord = tensor.record  # type: ignore[assignment]  # attach made it
     after.generation = 1
     if before is not None:
         after.generation += before.generation
@@ -124,9 +129,10 @@ def _check_span(base: TensorBase) -> None:
 def _follow(view: TensorBase, base: TensorBase) -> None:
     """Give a view the history of its base as that is now."""
     before: GradRecord | None = view.record
-    if not base.record.requires_grad or view.spec.dtype.category < 2:
+    history: GradRecord = base.record  # type: ignore[assignment]  # it was written
+    if not history.requires_grad or view.spec.dtype.category < 2:
         if before is not None:
-            before.generation = base.record.generation
+            before.generation = history.generation
         return
     node = Node(ViewOfBase(view, base), (tape.edge_of(base),))
     node.inputs = (base.spec,)
@@ -138,7 +144,7 @@ def _follow(view: TensorBase, base: TensorBase) -> None:
     node.sequence = tape.sequence
     # A new record: saved copies of the view keep the history that they had.
     record = GradRecord()
-    record.generation = base.record.generation
+    record.generation = history.generation
     record.requires_grad = True
     record.node = node
     view.record = record
@@ -149,15 +155,11 @@ def _follow(view: TensorBase, base: TensorBase) -> None:
 def refresh(view: TensorBase) -> None:
     """Bring a view's history up to date after its base was written in place."""
     base = view.base
-    record = view.record
-    if record is None and base.record.generation == 0:
+    if base is None or base.record is None or base.record.generation == 0:
         # A view made without gradients of a base that wants them stays without.
         return
-    if record is not None and record.generation == base.record.generation:
-        return
-    if base.record.generation == 0:
-        return
-    _follow(view, base)
+    if view.record is None or view.record.generation != base.record.generation:
+        _follow(view, base)
 
 
 tape.refresh = refresh
@@ -197,14 +199,15 @@ class Window:
     def take(self, whole: TensorBase) -> TensorBase:
         """The part, in new memory."""
         with without_grad():
-            _, part = self._laid_out(whole)
+            part: Any = self._laid_out(whole)[1]
             part = part.clone()
         return _recorded(TakePart(self), (whole,), part)
 
     def put(self, whole: TensorBase, part: TensorBase | None) -> TensorBase:
         """``whole`` with its part replaced, by zeros for None."""
         with without_grad():
-            result, place = self._laid_out(whole)
+            result, window = self._laid_out(whole)
+            place: Any = window
             if part is None:
                 place.zero_()
             else:

@@ -9,6 +9,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -18,14 +19,14 @@ _SETTERS = ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_",
 
 def _find_setter() -> Callable[[int], None] | None:
     folder = Path(np.__file__).parent
-    for place in (folder.parent / "numpy.libs", folder / ".dylibs"):
-        for path in sorted(place.glob("*openblas*")):
-            library = ctypes.CDLL(str(path))
-            for name in _SETTERS:
-                if hasattr(library, name):
-                    setter = getattr(library, name)
-                    setter.argtypes = [ctypes.c_int]
-                    return setter
+    places = (folder.parent / "numpy.libs", folder / ".dylibs")
+    for path in [path for place in places for path in sorted(place.glob("*openblas*"))]:
+        library = ctypes.CDLL(str(path))
+        for name in _SETTERS:
+            setter = getattr(library, name, None)
+            if setter is not None:
+                setter.argtypes = [ctypes.c_int]
+                return cast(Callable[[int], None], setter)
     return None
 
 

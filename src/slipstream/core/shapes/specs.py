@@ -44,11 +44,11 @@ class SpecTable:
         """The spec of a contiguous tensor."""
         n: cython.Py_ssize_t = len(shape)
         strides: list = [1] * n
-        step: object = 1
+        step: Any = 1
         i: cython.Py_ssize_t
         for i in range(n - 1, -1, -1):
             strides[i] = step
-            size: object = shape[i]
+            size: Any = shape[i]
             if size > 1:
                 step = step * size
         return self.intern(device, dtype, shape, tuple(strides))

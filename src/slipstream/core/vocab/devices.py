@@ -18,6 +18,7 @@ class Device:
     index: int | None
 
     def __new__(cls, kind: str | Device, index: int | None = None) -> Device:
+        """Return the one object that stands for the device."""
         if isinstance(kind, Device):
             return kind
         found = _known.get((kind, index))
@@ -30,7 +31,7 @@ class Device:
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
-    def __reduce__(self) -> tuple[type[Device], tuple[str, int | None]]:
+    def __reduce__(self) -> tuple[object, tuple[str, int | None]]:
         return Device, (self.type, self.index)
 
 

@@ -6,9 +6,14 @@ import os
 import sys
 import threading
 from types import CodeType, FrameType
+from typing import Any
 
 import cython
 
+from slipstream.core.vocab.events import Listener
+
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
 # Frames of files below this folder are ours; the first frame outside it is the user's.
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
@@ -19,6 +24,15 @@ class ModeState:
     ``special`` counts what the fast path cannot carry out (user modes, recording, listeners);
     ``code`` and ``instruction`` are the site of the last op, undecoded.
     """
+
+    grad_enabled: bool
+    inference: bool
+    special: int
+    stack: list[Any]
+    device: Any
+    code: CodeType | None
+    instruction: int
+    stream: Any
 
     def __init__(self) -> None:
         self.grad_enabled = True
@@ -33,6 +47,13 @@ class ModeState:
 
 class ModeTable:
     """Finds the running thread's `ModeState`; a singleton, `modes`."""
+
+    _by_thread: dict[int, ModeState]
+    _local: threading.local
+    _last_thread: int
+    _last: ModeState
+    listeners: list[Listener] | None
+    root: str
 
     def __init__(self) -> None:
         self._by_thread = {}

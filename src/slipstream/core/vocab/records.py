@@ -8,11 +8,14 @@ operators only: a compiled class cannot be given slots later, and a Python metho
 from __future__ import annotations
 
 import numbers as abstract_numbers
+from types import CodeType
 from typing import Any
 
 import cython
 import numpy as np
 
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.hooks import HookHandle, add_hook
 
 # How a plan is carried out; see dispatch.
@@ -29,6 +32,19 @@ class Spec:
     dtype, rank and whether it is a scalar tensor.
     """
 
+    device: Device
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    numel: int
+    ndim: int
+    itemsize: int
+    nbytes: int
+    extent: int
+    contiguous: bool
+    kind: tuple[Any, ...]
+    key: tuple[Any, ...]
+
     def __init__(self, key: tuple[Any, ...], numel: int, contiguous: bool) -> None:
         device, dtype, shape, strides = key
         self.key = key
@@ -43,7 +59,7 @@ class Spec:
         self.extent = self.nbytes
         if numel and not contiguous:
             # Strides may leave gaps: what a new tensor needs reaches to its last element.
-            last = sum([(n - 1) * abs(step) for n, step in zip(shape, strides)])
+            last = sum([(n - 1) * abs(step) for n, step in zip(shape, strides, strict=True)])
             self.extent = (last + 1) * dtype.itemsize
         self.contiguous = contiguous
         self.kind = (device, dtype, len(shape))
@@ -84,7 +100,16 @@ owners: list[Memory] = []
 class Storage:
     """A block of memory of a device; owned by an allocator, or kept alive by ``keep``."""
 
-    def __init__(self, device: object, address: int, nbytes: int, owner: int = -1) -> None:
+    address: int
+    nbytes: int
+    version: int
+    owner: int
+    read_only: bool
+    device: Device
+    keep: Any
+    write_site: tuple[Any, int] | None
+
+    def __init__(self, device: Device, address: int, nbytes: int, owner: int = -1) -> None:
         self.device = device
         self.address = address
         self.nbytes = nbytes
@@ -104,6 +129,8 @@ class Storage:
 class Kernel:
     """Code that a plan launches: reads and writes the operands' memory, nothing else."""
 
+    name: str
+
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Run over ``operands`` (outputs first, then inputs) with run-time ``numbers``."""
         raise NotImplementedError
@@ -111,6 +138,12 @@ class Kernel:
 
 class Backend:
     """A device's way of launching: `launch.submit` hands every plan to one."""
+
+    name: str
+    owner: int
+    memory: Memory
+    has_data: bool
+    immediate: bool
 
     def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Launch ``plan`` now or later, in order."""
@@ -121,7 +154,31 @@ class Backend:
 
 
 class Plan:
-    """A recipe bound to sizes: everything that a call with the same key needs."""
+    """A recipe bound to sizes: everything that a call with the same key needs.
+
+    ``out_spec``, ``kernel`` and ``backend`` are None until a builder fills them in, and stay so
+    where a plan of its kind has none.
+    """
+
+    op: OpBase
+    recipe: Any
+    key: tuple[Any, ...] | None
+    short_key: tuple[Any, ...] | None
+    kind: int
+    out_spec: Spec
+    out_specs: tuple[Spec, ...]
+    outputs: int
+    kernel: Kernel
+    binding: Any
+    backend: Backend
+    operands: tuple[int, ...]
+    numbers: tuple[int, ...]
+    statics: tuple[Any, ...] | None
+    offset: int
+    steps: tuple[int, ...] | None
+    prepare: Any
+    rule: Any
+    used: bool
 
     def __init__(self, op: OpBase, recipe: object, kind: int) -> None:
         self.op = op
@@ -129,12 +186,12 @@ class Plan:
         self.kind = kind
         self.key = None
         self.short_key = None
-        self.out_spec = None
+        self.out_spec = None  # type: ignore[assignment]
         self.out_specs = ()
         self.outputs = 0
-        self.kernel = None
+        self.kernel = None  # type: ignore[assignment]
         self.binding = None
-        self.backend = None
+        self.backend = None  # type: ignore[assignment]
         self.operands = ()
         self.numbers = ()
         self.statics = ()
@@ -148,31 +205,35 @@ class Plan:
 class OpBase:
     """An op, as tensors' operator slots see it."""
 
-    def call1(self, a: object) -> object:
+    name: str
+
+    def call1(self, a: object) -> Any:
         """Call with one operand."""
         raise NotImplementedError
 
-    def call2(self, a: object, b: object) -> object:
+    def call2(self, a: object, b: object) -> Any:
         """Call with two operands."""
         raise NotImplementedError
 
 
 class Slots:
-    """The ops behind the compiled operator slots, and the class of every result."""
+    """The ops behind the compiled operator slots, and the class of every result; set at import."""
+
+    add: OpBase
+    sub: OpBase
+    mul: OpBase
+    div: OpBase
+    matmul: OpBase
+    neg: OpBase
+    eq: OpBase
+    ne: OpBase
+    lt: OpBase
+    le: OpBase
+    gt: OpBase
+    ge: OpBase
+    tensor_class: type[TensorBase]
 
     def __init__(self) -> None:
-        self.add = None
-        self.sub = None
-        self.mul = None
-        self.div = None
-        self.matmul = None
-        self.neg = None
-        self.eq = None
-        self.ne = None
-        self.lt = None
-        self.le = None
-        self.gt = None
-        self.ge = None
         self.tensor_class = TensorBase
 
 
@@ -185,7 +246,19 @@ class Node:
     ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes.
     """
 
-    def __init__(self, rule: object, edges: tuple[Any, ...]) -> None:
+    rule: Any
+    edges: tuple[tuple[Node, int] | None, ...]
+    saved: tuple[Any, ...] | None
+    values: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    code: CodeType | None
+    instruction: int
+    sequence: int
+    hooks: dict[int, Any] | None
+    extra: Any
+
+    def __init__(self, rule: Any, edges: tuple[Any, ...]) -> None:
         self.rule = rule
         self.edges = edges
         self.saved = ()
@@ -228,6 +301,18 @@ class Node:
 class GradRecord:
     """What autograd knows of one tensor; made when it is first needed."""
 
+    requires_grad: bool
+    retains_grad: bool
+    inference: bool
+    grad: Any
+    node: Node | None
+    output: int
+    accumulator: Any
+    hooks: dict[int, Any] | None
+    generation: int
+    spec: Spec | None
+    name: str | None
+
     def __init__(self) -> None:
         self.requires_grad = False
         self.retains_grad = False
@@ -257,40 +342,46 @@ class TensorBase:
     ``base`` is the tensor that this one is a view of, or None.
     """
 
-    def __add__(self, other: object) -> object:
+    spec: Spec
+    storage: Storage
+    offset: int
+    record: GradRecord | None
+    base: TensorBase | None
+
+    def __add__(self, other: object) -> Any:
         return _slots.add.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __sub__(self, other: object) -> object:
+    def __sub__(self, other: object) -> Any:
         return _slots.sub.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __mul__(self, other: object) -> object:
+    def __mul__(self, other: object) -> Any:
         return _slots.mul.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __truediv__(self, other: object) -> object:
+    def __truediv__(self, other: object) -> Any:
         return _slots.div.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __matmul__(self, other: object) -> object:
+    def __matmul__(self, other: object) -> Any:
         return _slots.matmul.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __neg__(self) -> object:
+    def __neg__(self) -> Any:
         return _slots.neg.call1(self)
 
-    def __eq__(self, other: object) -> object:
+    def __eq__(self, other: object) -> Any:
         return _slots.eq.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __ne__(self, other: object) -> object:
+    def __ne__(self, other: object) -> Any:
         return _slots.ne.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __lt__(self, other: object) -> object:
+    def __lt__(self, other: object) -> Any:
         return _slots.lt.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __le__(self, other: object) -> object:
+    def __le__(self, other: object) -> Any:
         return _slots.le.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __gt__(self, other: object) -> object:
+    def __gt__(self, other: object) -> Any:
         return _slots.gt.call2(self, other) if _are_operands(self, other) else NotImplemented
 
-    def __ge__(self, other: object) -> object:
+    def __ge__(self, other: object) -> Any:
         return _slots.ge.call2(self, other) if _are_operands(self, other) else NotImplemented
 
     def __hash__(self) -> int:

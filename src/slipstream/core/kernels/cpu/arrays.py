@@ -42,7 +42,7 @@ def array_of(address: Any, shape: tuple[int, ...], steps: tuple[int, ...],
     span = high - low + dtype.itemsize
     if cython.compiled:
         start: cython.size_t = address + low
-        buffer = PyMemoryView_FromMemory(  # noqa: F821
+        buffer = PyMemoryView_FromMemory(  # type: ignore[name-defined]  # noqa: F821
             cython.cast(cython.p_char, start), span, WRITABLE)
     else:
         buffer = (ctypes.c_char * span).from_address(address + low)

@@ -248,6 +248,29 @@ cdef extern from *:
         return -1;
     }
 
+    /* The first bad index of a walk, as slip_gather tells it; nothing is moved. */
+    static int64_t slip_check(const void *packed, char **at) {
+        const int64_t *plan = (const int64_t *)packed;
+        const int64_t ndim = plan[SLIP_NDIM], count = plan[SLIP_COUNT], *shape = plan + SLIP_HEAD;
+        const int64_t *index = shape + 3 * ndim, *strides[SLIP_DIMS + 2];
+        const int64_t in_rows = plan[SLIP_WAY] == SLIP_ROWS, last = ndim - 1 - in_rows;
+        const int64_t inner = in_rows ? shape[ndim - 1] : 1, n = shape[last];
+        int64_t counters[SLIP_DIMS], shift[SLIP_BUFFER], done = 0, which = 0;
+        for (int64_t d = 0; d < last; d++) counters[d] = 0;
+        for (int64_t k = 0; k < count + 2; k++)
+            strides[k] = k < 2 ? shape + (k + 1) * ndim
+                               : index + (k - 2) * (SLIP_STRIDES + ndim) + SLIP_STRIDES;
+        do {
+            for (int64_t start = 0; start < n; start += SLIP_BUFFER) {
+                int64_t wanted = n - start < SLIP_BUFFER ? n - start : SLIP_BUFFER;
+                int64_t good = slip_shifts(plan, last, at + 2, start, wanted, shift, &which);
+                if (good < wanted) return (done + (start + good) * inner) * count + which;
+            }
+            done += n * inner;
+        } while (slip_advance(counters, shape, last, ndim, strides, at, count + 2));
+        return -1;
+    }
+
     /* Masks. */
     enum { SLIP_COUNT_TRUE, SLIP_NONZERO, SLIP_SELECT, SLIP_SPREAD };
 
@@ -312,6 +335,7 @@ cdef extern from *:
     }
     """
     int64_t slip_gather(const void *packed, char **at) noexcept nogil
+    int64_t slip_check(const void *packed, char **at) noexcept nogil
     int64_t slip_mask(int what, const void *packed, char **at, char *dense, int64_t row,
                       int64_t column) noexcept nogil
 
@@ -348,6 +372,7 @@ cdef class MaskBinding:
 cdef class Gathering:
     cpdef Py_ssize_t run(self, GatherBinding binding, size_t target, size_t source,
                          tuple indices) except? -2
+    cpdef Py_ssize_t check(self, GatherBinding binding, tuple indices) except? -2
     cpdef object run_all(self, tuple bindings, size_t target, tuple offsets, tuple sources)
     cpdef Py_ssize_t count(self, MaskBinding binding, size_t mask) except -1
     cpdef Py_ssize_t nonzero(self, MaskBinding binding, size_t target, size_t mask,

@@ -176,6 +176,28 @@ class Gathering:
         else:  # noqa: RET505 - Cython compiles one branch only
             return gathering_arrays.run(binding, target, source, indices)
 
+    def check(self, binding: GatherBinding, indices: Any) -> cython.Py_ssize_t:
+        """Look at every index of a walk and move nothing; return what ``run`` would return."""
+        if binding.numel == 0 or binding.count == 0:
+            return -1
+        if cython.compiled:
+            at = cython.declare(cython.p_char[66])
+            number: cython.Py_ssize_t
+            for number in range(binding.count):
+                address: cython.size_t = indices[number]
+                at[number + 2] = cython.cast(cython.p_char, address)
+            # Nothing lies at the sides' addresses: they are moved but never followed.
+            at[0] = at[1] = at[2]
+            plan: cython.p_char = binding.packed
+            bad: cython.Py_ssize_t
+            if binding.numel < SMALL:
+                return slip_check(plan, at)
+            with cython.nogil:
+                bad = slip_check(plan, at)
+            return bad
+        else:  # noqa: RET505 - Cython compiles one branch only
+            return gathering_arrays.resolve(binding.shape, binding.indices, indices)[1]
+
     def run_all(
         self, bindings: Any, target: cython.size_t, offsets: Any, sources: Any
     ) -> None:

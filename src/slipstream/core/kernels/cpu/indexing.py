@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
 import numpy as np
 
 from slipstream.core.kernels.cpu.arrays import tensor_array
-from slipstream.core.kernels.cpu.gathering import GatherBinding, MaskBinding, gathering
+from slipstream.core.kernels.cpu.gathering import (
+    GatherBinding,
+    Gathering,
+    MaskBinding,
+    gathering,
+)
 from slipstream.core.kernels.cpu.gathering_arrays import IndexOperand
 from slipstream.core.vocab.records import Kernel, Plan, TensorBase
+
+__all__ = ["CountKernel", "Gathering", "JoinKernel", "NonzeroKernel", "ReadKernel",
+           "ScatterProductKernel", "SelectKernel", "SpreadKernel", "WriteKernel"]
 
 
 def address(tensor: TensorBase) -> int:
@@ -33,6 +42,23 @@ def check_indices(indices: tuple[IndexOperand, ...], tensors: Any, kind: type[Ex
                        f"with size {index.size}")
 
 
+def addresses(operands: tuple[Any, ...], first: int, last: int) -> tuple[int, ...]:
+    """Where some of the operands lie."""
+    found: list = []
+    place: cython.Py_ssize_t
+    for place in range(first, last):
+        found.append(address(operands[place]))
+    return tuple(found)
+
+
+def checks_of(binding: GatherBinding) -> GatherBinding:
+    """The walk that looks at every index of another once and moves nothing."""
+    shape = tuple([size if any([index.strides[dim] for index in binding.indices]) else min(size, 1)
+                   for dim, size in enumerate(binding.shape)])
+    still = (0,) * len(shape)
+    return GatherBinding(binding.dtype, shape, still, still, binding.indices, "read")
+
+
 class ReadKernel(Kernel):
     """out[position] = source[position moved by the indices]; ``failure`` is the error raised."""
 
@@ -41,18 +67,19 @@ class ReadKernel(Kernel):
         self.name = name
         self.binding = binding
         self.failure = failure
-        self.checked = checked
+        self.checks = checks_of(binding) if checked else None
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Operands: out, source, index tensors."""
-        binding = self.binding
-        tensors = operands[2:]
-        if self.checked and binding.numel:
-            check_indices(binding.indices, tensors, self.failure)
-        places = tuple([address(tensor) for tensor in tensors])
-        code = gathering.run(binding, address(operands[0]), address(operands[1]), places)
+        places: tuple = addresses(operands, 2, len(operands))
+        code: cython.Py_ssize_t
+        if self.checks is not None:
+            code = gathering.check(self.checks, places)
+            if code >= 0:
+                raise self.failure(str(gathering.failure(self.checks, code, places)))
+        code = gathering.run(self.binding, address(operands[0]), address(operands[1]), places)
         if code >= 0:
-            raise self.failure(str(gathering.failure(binding, code, places)))
+            raise self.failure(str(gathering.failure(self.binding, code, places)))
 
 
 class WriteKernel(Kernel):
@@ -64,26 +91,25 @@ class WriteKernel(Kernel):
         self.binding = binding
         self.failure = failure
         self.copy = copy
+        self.checks = checks_of(binding)
+        self.last = 2 + len(binding.indices)
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Operands: out, self, index tensors, the value unless it is a number."""
-        binding = self.binding
-        out = operands[0]
-        last = 2 + len(binding.indices)
-        tensors = operands[2:last]
-        if binding.numel:
-            check_indices(binding.indices, tensors, self.failure)
+        places: tuple = addresses(operands, 2, self.last)
+        code: cython.Py_ssize_t = gathering.check(self.checks, places)
+        if code >= 0:
+            raise self.failure(str(gathering.failure(self.checks, code, places)))
+        out: cython.size_t = address(operands[0])
         if self.copy is not None:
-            gathering.run(self.copy, address(out), address(operands[1]), ())
-        if len(operands) > last:
-            source = address(operands[last])
-        else:
-            # A number is one element that every position reads: the strides of the value are 0.
-            number = np.empty((), binding.dtype.numpy)
-            number[...] = converted(numbers[0], binding.dtype)
-            source = number.ctypes.data
-        places = tuple([address(tensor) for tensor in tensors])
-        gathering.run(binding, address(out), source, places)
+            gathering.run(self.copy, out, address(operands[1]), ())
+        if len(operands) > self.last:
+            gathering.run(self.binding, out, address(operands[self.last]), places)
+            return
+        # A number is one element that every position reads: the strides of the value are 0.
+        dtype = self.binding.dtype
+        number = np.array(converted(numbers[0], dtype), dtype.numpy)
+        gathering.run(self.binding, out, number.ctypes.data, places)
 
 
 def converted(number: Any, dtype: Any) -> Any:
@@ -115,8 +141,8 @@ class ScatterProductKernel(Kernel):
         target = out.reshape(1) if not out.ndim else out
         value: Any = numbers[0] if len(operands) < 4 else tensor_array(operands[3])
         if len(operands) > 3:
-            value = np.atleast_1d(value)[tuple(slice(0, n) for n in index.shape)]
-        places = list(np.indices(index.shape, sparse=True))
+            value = np.atleast_1d(value)[tuple([slice(0, n) for n in index.shape])]
+        places: list[Any] = list(np.indices(index.shape, sparse=True))
         places[dim] = index
         with np.errstate(all="ignore"):
             np.multiply.at(target, tuple(places), np.asarray(value).astype(target.dtype))
@@ -139,7 +165,7 @@ class JoinKernel(Kernel):
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Operands: out, pieces."""
         if self.parts is None:
-            sources = tuple([address(operands[1 + place]) for place in self.places])
+            sources: tuple = tuple([address(operands[1 + place]) for place in self.places])
             gathering.run_all(self.bindings, address(operands[0]), self.offsets, sources)
             return
         out = tensor_array(operands[0])

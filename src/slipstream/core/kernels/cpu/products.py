@@ -51,3 +51,17 @@ def addmm(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan:
         outputs[0][...] = product
     else:
         outputs[0][...] = product + _wide(c) * np.asarray(beta, product.dtype)
+
+
+def linear(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
+    """out = a @ weight^T (+ bias)."""
+    a, weight = inputs[:2]
+    out = outputs[0]
+    _set_threads(a, out)
+    if a.dtype in NARROW or not out.ndim:
+        product = np.matmul(_wide(a), _wide(weight).T)
+        out[...] = product + _wide(inputs[2]) if len(inputs) == 3 else product
+        return
+    np.matmul(a, weight.T, out=out)
+    if len(inputs) == 3:
+        np.add(out, inputs[2], out=out)

@@ -31,7 +31,9 @@ class ProgramKernel(Kernel):
         self.name = "cpu machine" if cython.compiled else "cpu evaluator"
         self.program = program
         self.rows = program.has_rows
-        self.machine = Machine(program) if cython.compiled else None
+        # Uncompiled there is none.
+        self.machine: Machine = (
+            Machine(program) if cython.compiled else None)  # type: ignore[assignment]
 
     def bind(self, domain: tuple[int, ...], reduced: tuple[int, ...],
              strides: list[tuple[int, ...]]) -> Any:

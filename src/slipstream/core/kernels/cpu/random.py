@@ -6,69 +6,57 @@ a contiguous temporary, so that values depend on the shape and never on the stri
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import cython
 import numpy as np
 
 from slipstream.core.kernels.cpu import philox_arrays
 from slipstream.core.kernels.cpu.arrays import tensor_array
-from slipstream.core.kernels.cpu.philox import philox
-from slipstream.core.vocab.dtypes import DType
-from slipstream.core.vocab.records import Kernel, Plan
+from slipstream.core.kernels.cpu.philox import Philox, philox
+from slipstream.core.vocab.records import Kernel, Plan, Spec, TensorBase
 
-Fill = Callable[..., None]
+__all__ = ["LAWS", "BernoulliKernel", "FillKernel", "MultinomialKernel", "Philox", "Spec"]
 
-
-def uniform(address: int, dtype: DType, count: int, stream: Any, *parameters: Any) -> None:
-    """Numbers in [low, high)."""
-    philox.fill_uniform(address, dtype, count, stream, *parameters)
-
-
-def normal(address: int, dtype: DType, count: int, stream: Any, *parameters: Any) -> None:
-    """Normal numbers of a mean and a standard deviation."""
-    philox.fill_normal(address, dtype, count, stream, *parameters)
-
-
-def exponential(address: int, dtype: DType, count: int, stream: Any, rate: float) -> None:
-    """Exponential numbers of a rate."""
-    philox.fill_exponential(address, dtype, count, stream, rate)
-
-
-def integers(address: int, dtype: DType, count: int, stream: Any, low: int, high: int) -> None:
-    """Integers in [low, high)."""
-    philox.fill_integers(address, dtype, count, stream, low, high)
-
-
-def bernoulli(address: int, dtype: DType, count: int, stream: Any, p: float) -> None:
-    """Ones with probability p."""
-    philox.fill_bernoulli(address, dtype, count, stream, p)
-
-
-def permutation(address: int, dtype: DType, count: int, stream: Any) -> None:
-    """The numbers below count in random order, as int64."""
-    philox.fill_permutation(address, count, stream)
+# What a result is filled with; the parameters follow (seed, base) in the run-time numbers:
+# low, high; mean, std; rate; low, high; p; none.
+LAWS = ("uniform", "normal", "exponential", "integers", "bernoulli", "permutation")
 
 
 class FillKernel(Kernel):
-    """Fills the result; ``fill(address, dtype, count, (seed, base), *parameters)``."""
+    """Fills the result by one of `LAWS`."""
 
-    def __init__(self, name: str, fill: Fill) -> None:
-        self.name = name
-        self.fill = fill
+    def __init__(self, law: str) -> None:
+        self.name = f"philox {law}"
+        self.law = LAWS.index(law)
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Fill the first operand."""
-        out = operands[0]
-        spec = out.spec
-        stream = numbers[:2]
+        out: TensorBase = operands[0]
+        spec: Spec = out.spec
         if spec.contiguous:
-            address = out.storage.address + out.offset * spec.itemsize
-            self.fill(address, spec.dtype, spec.numel, stream, *numbers[2:])
+            self._fill(out.storage.address + out.offset * spec.itemsize, spec, numbers)
             return
         values = np.empty(spec.shape, spec.dtype.numpy)
-        self.fill(values.ctypes.data, spec.dtype, spec.numel, stream, *numbers[2:])
+        self._fill(values.ctypes.data, spec, numbers)
         tensor_array(out)[...] = values
+
+    def _fill(self, address: int, spec: Spec, numbers: tuple[Any, ...]) -> None:
+        """Fill contiguous memory with the spec's number of values."""
+        stream: tuple = (numbers[0], numbers[1])
+        law: cython.int = self.law
+        if law == 0:
+            philox.fill_uniform(address, spec.dtype, spec.numel, stream, numbers[2], numbers[3])
+        elif law == 1:
+            philox.fill_normal(address, spec.dtype, spec.numel, stream, numbers[2], numbers[3])
+        elif law == 2:
+            philox.fill_exponential(address, spec.dtype, spec.numel, stream, numbers[2])
+        elif law == 3:
+            philox.fill_integers(address, spec.dtype, spec.numel, stream, numbers[2], numbers[3])
+        elif law == 4:
+            philox.fill_bernoulli(address, spec.dtype, spec.numel, stream, numbers[2])
+        else:
+            philox.fill_permutation(address, spec.numel, stream)
 
 
 class BernoulliKernel(Kernel):

@@ -1,9 +1,14 @@
-"""The one door to packages that are not installed with Slipstream itself."""
+"""The one door through which modules are imported late: parts of ours, and optional packages."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
+
+
+def load(name: str) -> ModuleType:
+    """Import a part of Slipstream at its first use: ``import slipstream`` stays small."""
+    return importlib.import_module(f"slipstream.{name}")
 
 
 def require(name: str, extra: str) -> ModuleType:

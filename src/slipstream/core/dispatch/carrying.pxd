@@ -1,0 +1,54 @@
+from slipstream.core.vocab.records cimport (
+    Backend, GradRecord, Kernel, Memory, Node, OpBase, Plan, Slots, Spec, Storage, TensorBase
+)
+from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.engine.tape cimport Rule, Tape
+from slipstream.core.launch.door cimport LaunchDoor
+
+cdef extern from *:
+    """
+    static PyObject* slip_no_arguments = NULL;
+    static CYTHON_INLINE PyObject* slip_new(PyObject* cls) {
+        if (slip_no_arguments == NULL) slip_no_arguments = PyTuple_New(0);
+        return ((PyTypeObject*)cls)->tp_new((PyTypeObject*)cls, slip_no_arguments, NULL);
+    }
+    """
+    object slip_new(object cls)
+
+cdef ModeTable modes
+cdef Tape tape
+cdef LaunchDoor door
+cdef Slots slots
+
+cdef class OpCore(OpBase):
+    cdef public object entry
+    cdef public object signature
+    cdef public object builder
+    cdef public object function
+    cdef public tuple names
+    cdef public tuple kinds
+    cdef public tuple defaults
+    cdef public tuple tails
+    cdef public Py_ssize_t count
+    cdef public Py_ssize_t positional
+    cdef public Py_ssize_t required
+    cdef public Py_ssize_t variadic
+    cdef public Py_ssize_t device_at
+    cdef public bint compound
+    cdef public dict plans
+    cdef public dict binary
+    cdef public dict recipes
+    cdef public dict programs
+    cdef public dict rules
+    cdef public dict kernels
+    cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
+    cdef object _launch(self, Plan plan, ModeState state, object values)
+    cdef object _record(self, Plan plan, ModeState state, object values, tuple outs)
+    cdef tuple _operands(self, Plan plan, tuple outs, object values)
+    cdef tuple _numbers(self, Plan plan, object values)
+    cdef Py_ssize_t _distance(self, tuple starts, tuple steps)
+    cdef object _view(self, Plan plan, ModeState state, object values)
+    cdef TensorBase _new(self, Spec spec, Backend backend)
+    cdef bint _plainly_writable(
+        self, Plan plan, ModeState state, object values, object target, int form)
+    cdef object _write(self, Plan plan, ModeState state, object values, object target, int form)

@@ -1,0 +1,288 @@
+"""How a plan is carried out: memory for the results, the launch, the tape, views and writes."""
+
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from slipstream.core.dispatch.signature import Signature, parse
+from slipstream.core.dispatch.tracing import traced_allocation, traced_node, traced_record
+from slipstream.core.engine.tape import Rule, Tape, tape
+from slipstream.core.launch.door import LaunchDoor, door
+from slipstream.core.vocab.modes import ModeState, ModeTable, modes
+from slipstream.core.vocab.records import (
+    KERNEL,
+    VIEW,
+    Backend,
+    GradRecord,
+    Kernel,
+    Memory,
+    Node,
+    OpBase,
+    Plan,
+    Slots,
+    Spec,
+    Storage,
+    TensorBase,
+    slots,
+)
+
+__all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "LaunchDoor", "Memory", "ModeTable", "OpCore",
+           "Rule", "Slots", "Tape", "note_bare_view", "wiring"]
+
+# The forms of a call.
+PLAIN = 0
+IN_PLACE = 1
+OUT = 2
+
+
+class Wiring:
+    """Functions of upper or side layers that the door calls; set once at import."""
+
+    special: Any = None
+    begin_write: Any = None
+    end_write: Any = None
+    deliver: Any = None
+    blame_types: Any = None
+    arguments: Any = None
+
+
+wiring = Wiring()
+
+
+class OpCore(OpBase):
+    """What is known of an op, and how its plans are carried out; `dispatch.op.Op` finds them."""
+
+    entry: Any
+    signature: Signature
+    builder: Any
+    function: Any
+    names: tuple[str, ...]
+    kinds: tuple[int, ...]
+    defaults: tuple[Any, ...]
+    tails: tuple[tuple[Any, ...], ...]
+    count: int
+    positional: int
+    required: int
+    variadic: int
+    device_at: int
+    compound: bool
+    plans: dict[Any, Plan]
+    binary: dict[Any, Plan]
+    recipes: dict[Any, Any]
+    programs: dict[Any, Any]
+    rules: dict[Any, Any]
+    kernels: dict[Any, Any]
+
+    def __init__(self, entry: Any, builder: Any) -> None:
+        signature = parse(entry.signature)
+        self.name = signature.name
+        self.entry = entry
+        self.signature = signature
+        self.builder = builder
+        self.function = entry.function
+        self.names = signature.names
+        self.kinds = tuple([p.kind for p in signature.parameters])
+        self.defaults = tuple([None if p.required else p.default for p in signature.parameters])
+        self.count = len(self.names)
+        self.positional = sum([not p.keyword_only for p in signature.parameters])
+        self.required = sum([p.required for p in signature.parameters])
+        self.tails = tuple([self.defaults[n:] for n in range(self.count + 1)])
+        variadic = [i for i, p in enumerate(signature.parameters) if p.type == "int..."]
+        self.variadic = variadic[0] if variadic else -1
+        self.device_at = self.names.index("device") if "device" in self.names else -1
+        self.compound = entry.function is not None
+        self.plans = {}
+        self.binary = {}
+        self.recipes = {}
+        self.programs = {}
+        self.rules = {}
+        self.kernels = {}
+
+    def __repr__(self) -> str:
+        return f"<op {self.signature.text}>"
+
+    def _carry_out(
+        self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
+    ) -> Any:
+        if form != PLAIN:
+            return self._write(plan, state, values, target, form)
+        if plan.kind == KERNEL:
+            return self._launch(plan, state, values)
+        if plan.kind == VIEW:
+            return self._view(plan, state, values)
+        return plan.binding(*values)
+
+    def _new(self, spec: Spec, backend: Backend) -> TensorBase:
+        """A new tensor with memory of its own."""
+        out: TensorBase
+        address: cython.size_t
+        if modes.listeners is None:
+            address = backend.memory.allocate(spec.extent)
+        else:
+            address = traced_allocation(backend, spec.extent)
+        storage: Storage = Storage.__new__(Storage)
+        storage.device = spec.device
+        storage.address = address
+        storage.nbytes = spec.extent
+        storage.owner = backend.owner
+        if cython.compiled:
+            out = slip_new(slots.tensor_class)  # noqa: F821
+        else:
+            out = slots.tensor_class.__new__(slots.tensor_class)
+        out.spec = spec
+        out.storage = storage
+        out.offset = 0
+        return out
+
+    def _operands(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
+        operands: list = list(outs)
+        for position in plan.operands:
+            value = values[position]
+            if isinstance(value, TensorBase):
+                operands.append(value)
+            elif value is not None:
+                operands.extend(value)
+        return tuple(operands)
+
+    def _numbers(self, plan: Plan, values: Any) -> tuple[Any, ...]:
+        if plan.prepare is not None:
+            return plan.prepare(values)
+        if not plan.numbers:
+            return ()
+        return tuple([values[position] for position in plan.numbers])
+
+    def _launch(self, plan: Plan, state: ModeState, values: Any) -> Any:
+        outs: tuple
+        if plan.outputs == 1:
+            outs = (self._new(plan.out_spec, plan.backend),)
+        else:
+            outs = tuple([self._new(spec, plan.backend) for spec in plan.out_specs])
+        door.submit(plan, self._operands(plan, outs, values), self._numbers(plan, values))
+        if plan.rule is not None:
+            self._record(plan, state, values, outs)
+        return outs[0] if plan.outputs == 1 else outs
+
+    def _record(self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]) -> None:
+        if modes.listeners is None:
+            tape.record(plan.rule, values, outs, state)
+        else:
+            traced_record(plan.rule, values, outs, state)
+
+    def _view(self, plan: Plan, state: ModeState, values: Any) -> Any:
+        source: TensorBase = values[0]
+        if plan.binding is not None:
+            return self._views(plan, state, values)
+        offset: cython.Py_ssize_t = source.offset + plan.offset
+        if plan.steps is not None:
+            offset += self._distance(values[plan.numbers[0]], plan.steps)
+        out = self._alias(source, plan.out_spec, offset, plan.statics)
+        if plan.rule is not None:
+            self._record_view(plan, state, values, (out,))
+        elif out.base is not None and out.base.record is not None:
+            note_bare_view(out)
+        return out
+
+    def _distance(self, starts: Any, steps: Any) -> int:
+        """How far a view's first element lies from its source's, in elements."""
+        total: cython.Py_ssize_t = 0
+        i: cython.Py_ssize_t
+        for i in range(len(steps)):
+            start: cython.Py_ssize_t = starts[i]
+            step: cython.Py_ssize_t = steps[i]
+            total += start * step
+        return total
+
+    def _views(self, plan: Plan, state: ModeState, values: Any) -> Any:
+        source: TensorBase = values[0]
+        moves = plan.binding(values) if callable(plan.binding) else plan.binding
+        outs = tuple([self._alias(source, spec, source.offset + move, plan.statics)
+                      for spec, move in zip(plan.out_specs, moves, strict=True)])
+        if plan.rule is not None:
+            self._record_view(plan, state, values, outs)
+        elif source.record is not None or source.base is not None:
+            for out in outs:
+                note_bare_view(out)
+        return outs if plan.outputs != 1 else outs[0]
+
+    def _alias(self, source: TensorBase, spec: Spec, offset: int, tracked: Any) -> TensorBase:
+        """A tensor over the same storage; ``tracked`` unless it is detached."""
+        out: TensorBase
+        if cython.compiled:
+            out = slip_new(slots.tensor_class)  # noqa: F821
+        else:
+            out = slots.tensor_class.__new__(slots.tensor_class)
+        out.spec = spec
+        out.storage = source.storage
+        out.offset = offset
+        if tracked is None:
+            return out
+        out.base = source if source.base is None else source.base
+        return out
+
+    def _record_view(
+        self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]
+    ) -> None:
+        self._record(plan, state, values, outs)
+        for out in outs:
+            view: TensorBase = out
+            if view.record is not None and view.base is not None and view.base.record is not None:
+                view.record.generation = view.base.record.generation
+
+    def _write(
+        self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
+    ) -> Any:
+        """The in-place and ``out=`` forms: the results' memory is given."""
+        targets: tuple = target if isinstance(target, tuple) else (target,)
+        if not self._plainly_writable(plan, state, values, target, form):
+            values = wiring.begin_write(self, plan, state, values, targets, form)
+        node: Node | None = None
+        if plan.rule is not None:
+            node = (tape.make_node(plan.rule, values, state) if modes.listeners is None
+                    else traced_node(plan.rule, values, state))
+        door.submit(plan, self._operands(plan, targets, values), self._numbers(plan, values))
+        if node is None and isinstance(target, TensorBase):
+            written: TensorBase = target
+            written.storage.version += 1
+            written.storage.write_site = (state.code, state.instruction)
+        else:
+            wiring.end_write(plan, state, targets, node)
+        return target
+
+    def _plainly_writable(
+        self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
+    ) -> bool:
+        """Whether a write needs no further look: nothing shared, read-only, or on the tape."""
+        if not isinstance(target, TensorBase) or plan.rule is not None:
+            return False
+        written: TensorBase = target
+        if not written.spec.contiguous or written.storage.read_only:
+            return False
+        if state.grad_enabled and (written.record is not None or written.base is not None):
+            return False
+        source: TensorBase
+        same: cython.int = 0 if form == IN_PLACE else 1
+        for value in values:
+            if isinstance(value, TensorBase):
+                source = value
+                if source is written:
+                    same += 1
+                elif source.storage is written.storage:
+                    return False
+            elif isinstance(value, (list, tuple)):
+                return False
+        # Only a pointwise op may read its target: others read elsewhere than they write.
+        return same <= 1 or self.entry.kind == "pointwise"
+
+
+def note_bare_view(view: TensorBase) -> None:
+    """A view made without gradients stays so until its base is written with them."""
+    base: TensorBase | None = view.base
+    if base is not None and base.record is not None:
+        record = GradRecord()
+        record.generation = base.record.generation
+        view.record = record

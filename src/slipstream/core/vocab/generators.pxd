@@ -1,0 +1,7 @@
+cdef class Generator:
+    cdef object _device
+    cdef unsigned long long _seed
+    cdef unsigned long long _counter
+    cdef object _lock
+    cdef object __weakref__
+    cpdef tuple draw(self, unsigned long long count)
