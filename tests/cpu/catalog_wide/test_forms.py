@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from catalogue import NAMES, SAMPLED, Case, cases, host, main_dtype, results_of, spec_of
+from catalogue import (
+    NAMES,
+    SAMPLED,
+    Case,
+    assert_near,
+    cases,
+    host,
+    main_dtype,
+    results_of,
+    spec_of,
+    wide,
+)
 
 import slipstream as ss
 from slipstream.core.catalog.table import table
@@ -116,7 +127,8 @@ def test_in_place_in_every_layout(name: str) -> None:
             op.call_inplace(case.args, case.kwargs)
             assert target._version == version + 1
             assert target.stride() == strides
-            np.testing.assert_array_equal(host(target), host(expected.to(target.dtype)))
+            # Loops over other strides may round otherwise.
+            assert_near(target, wide(host(expected.to(target.dtype))))
 
 
 @pytest.mark.parametrize("name", [name for name in INPLACE if table[name].entry.gradient])

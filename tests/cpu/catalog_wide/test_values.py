@@ -24,6 +24,7 @@ from catalogue import (
 import slipstream as ss
 from slipstream.core.catalog.table import table
 from slipstream.core.dispatch import promotion
+from slipstream.core.dispatch.entry import POINTWISE
 
 
 def check(name: str, sample: Any, dtype: Any, layout: str, device: str) -> list[Any]:
@@ -89,7 +90,8 @@ def test_delayed(name: str) -> None:
 PROMOTING = [name for name in SAMPLED if "float" in table[name].entry.dtypes
              and table[name].entry.promotion in (promotion.pair, promotion.comparison,
                                                  promotion.arithmetic, promotion.division)]
-TWO_DTYPES = [name for name in PROMOTING if table[name].signature.text.count("Tensor") > 1]
+TWO_DTYPES = [name for name in PROMOTING if table[name].entry.kind == POINTWISE
+              and table[name].signature.text.count("Tensor") > 1]
 
 
 @pytest.mark.parametrize("name", TWO_DTYPES)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.op import Op
+from slipstream.core.vocab.modes import ModeTable, modes
+from slipstream.core.vocab.records import TensorBase
+
+__all__ = ["ModeTable", "contiguous", "function_of", "inplace_function_of", "inplace_of", "method_of"]
+
+
+def contiguous(self: Any, *, memory_format: Any = None) -> Any:
+    """The tensor itself if it lies in the memory format, else a copy that does."""
+    tensor: TensorBase = self
+    if memory_format is None and tensor.spec.contiguous and not modes.current().special:
+        return self
+    return ops.contiguous.call((self,), {"memory_format": memory_format})
 
 
 def method_of(op: Op) -> Callable[..., Any]:

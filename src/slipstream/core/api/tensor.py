@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from slipstream.core.api import history, indexing, interop, text
+from slipstream.core.api import history, indexing, interop, methods, text
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
 from slipstream.core.engine.tape import tape
@@ -266,6 +266,7 @@ class Tensor(Methods):
 
     # -- conversions -----------------------------------------------------------------------------
     to = interop.to
+    contiguous = methods.contiguous
 
     def type(self, dtype: DType | None = None) -> Any:
         """The dtype's name, or the tensor in another dtype."""

@@ -11,6 +11,7 @@ from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, VIEW, Entry
+from slipstream.core.shapes import formats
 from slipstream.core.shapes import strides as layouts
 from slipstream.core.shapes import views
 from slipstream.core.shapes.broadcast import reduce_dims_for
@@ -171,11 +172,7 @@ def _sum_to(g: Any, shape: Any) -> Any:
 
 
 def _reshape(self: Any, shape: Any) -> Any:
-    spec = self.spec
-    sizes = views.infer_shape(spec.numel, ints(shape))
-    if views.view_strides(spec.shape, spec.strides, sizes) is not None:
-        return ops.view.call((self, sizes), None)
-    return ops.view.call((ops.contiguous.call((self,), None), sizes), None)
+    return ops.reshape.call((self, shape), None)
 
 
 def _flatten(self: Any, start_dim: int, end_dim: int) -> Any:
@@ -220,9 +217,22 @@ compound("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=
 compound("sum_to(Tensor self, int[] size)", _sum_to, "Sum to a shape that broadcasts to this one.",
          path="", aliases=("sum_to_size",), reference=_sum_to_reference,
          samples=samples.with_arguments(((2, 3, 4), ((3, 1),)), ((2, 3), ((2, 3),)), ((3,), ((),))))
-compound("reshape(Tensor self, int... shape)", _reshape,
-         "The same elements in another shape: a view where strides allow it, else a copy.",
-         samples=_SHAPES, reference=_reshaped)
+def _reshape_geometry(spec: Any, shape: Any) -> Any:
+    """The geometry where strides allow a view, else None."""
+    sizes = views.infer_shape(spec.numel, ints(shape))
+    strides = views.view_strides(spec.shape, spec.strides, sizes)
+    return None if strides is None else (sizes, strides, 0)
+
+
+def _reshaped_copy(self: Any, shape: Any) -> Any:
+    copy = ops.clone.call((self,), {"memory_format": formats.contiguous_format})
+    return ops.view.call((copy, views.infer_shape(self.spec.numel, ints(shape))), None)
+
+
+view_op("reshape(Tensor self, int... shape)", _reshape_geometry,
+        lambda g, self_spec: g.reshape(self_spec.shape),
+        "The same elements in another shape: a view where strides allow it, else a copy.",
+        otherwise=_reshaped_copy, samples=_SHAPES, reference=_reshaped)
 compound("flatten(Tensor self, int start_dim=0, int end_dim=-1)", _flatten,
          "Dims from start_dim to end_dim made one.",
          samples=samples.with_arguments(((2, 3, 4), ()), ((2, 3, 4), (1,)), ((2, 3, 4), (0, 1)),

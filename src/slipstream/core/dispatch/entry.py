@@ -37,6 +37,7 @@ class Entry:
     gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
         parameters, ``out`` and ``<parameter>_spec``; what a formula names is what is saved.
     geometry: for views, (spec, ...) -> (shape, strides, offset delta).
+    otherwise: for views whose geometry may be None: the function that then takes their place.
     shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without
         tensor operands, (call) -> the shape of the domain.
     function: for compound ops, the Python function.
@@ -58,6 +59,7 @@ class Entry:
     promotion: Function = arithmetic
     gradient: dict[str, Function] = field(default_factory=dict)
     geometry: Function | None = None
+    otherwise: Function | None = None
     shape: Function | None = None
     function: Function | None = None
     check: Function | None = None

@@ -11,7 +11,7 @@ from slipstream.core.dispatch.op import PLAIN, Op
 from slipstream.core.dispatch.signature import OFFSET
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab.modes import ModeState
-from slipstream.core.vocab.records import VIEW, Plan
+from slipstream.core.vocab.records import COMPOUND, VIEW, Plan
 
 
 class ViewBuilder:
@@ -30,6 +30,10 @@ class ViewBuilder:
             found = op.entry.geometry(spec, *values[1:])
         except (RuntimeError, ValueError, IndexError, TypeError) as failure:
             raise call.error(type(failure), str(failure)) from None
+        if found is None:
+            plan = Plan(op, None, COMPOUND)
+            plan.binding = op.entry.otherwise
+            return plan
         plan = Plan(op, None, VIEW)
         if not op.entry.gradient:
             # detach: what has no gradient has no base either.
