@@ -268,6 +268,12 @@ def machine() -> str:
     return f"{model[1].strip() if model else platform.processor()}, {os.cpu_count()} cores"
 
 
+def title() -> str:
+    """Return when and where this was measured, and how busy the machine was with other work."""
+    load = f"load average {os.getloadavg()[1]:.1f} over five minutes (2 to 3: the bench itself)"
+    return f"Measured {datetime.date.today()} on {machine()}, {load}; PyTorch 2.13.0 (CPU)."
+
+
 def write_readme(lines: list[str]) -> None:
     """Put the table between the marks in the README."""
     path = ROOT / "README.md"
@@ -335,8 +341,7 @@ def main() -> int:
         figures += [*first_figures(subjects), import_figure(peer_python)]
     for subject in subjects.values():
         subject.stop()
-    title = f"Measured {datetime.date.today().isoformat()} on {machine()}; PyTorch 2.13.0 (CPU)."
-    lines = [title, "", *table(figures)]
+    lines = [title(), "", *table(figures)]
     print("\n".join(lines))
     print_misses(figures)
     if not options.only:

@@ -10,7 +10,8 @@ from slipstream.core.dispatch.op import Op
 from slipstream.core.vocab.modes import ModeTable, modes
 from slipstream.core.vocab.records import TensorBase
 
-__all__ = ["ModeTable", "contiguous", "function_of", "inplace_function_of", "inplace_of", "method_of"]
+__all__ = ["ModeTable", "contiguous", "function_of", "inplace_function_of", "inplace_of",
+           "method_of"]
 
 
 def contiguous(self: Any, *, memory_format: Any = None) -> Any:

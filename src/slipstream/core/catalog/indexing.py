@@ -457,13 +457,13 @@ def items_of(self: Any, indices: Any) -> tuple[Any, ...]:
 
 def _index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
     items = items_of(self, indices)
-    if not all([isinstance(item, TensorBase) and item.spec.ndim for item in items]):
+    if not items or not all([isinstance(item, TensorBase) and item.spec.ndim for item in items]):
         return write(ops.clone.call((self,), None), items, values, accumulate)
     # Every dim is whole: one launch copies and writes.
     view, found, layout = advanced(self, items)
-    shape = result_shape(view.spec.shape, [t.spec for t in found], layout)
-    if values.spec.ndim > len(shape):
-        values = without_leading_ones(values, len(shape))
+    rank = max([t.spec.ndim for t in found]) + view.spec.ndim - len(layout[0])
+    if values.spec.ndim > rank:
+        values = without_leading_ones(values, rank)
     return ops.index_write.call((view, found, values, layout, accumulate), None)
 
 

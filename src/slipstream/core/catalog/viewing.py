@@ -11,9 +11,8 @@ from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, VIEW, Entry
-from slipstream.core.shapes import formats
+from slipstream.core.shapes import formats, views
 from slipstream.core.shapes import strides as layouts
-from slipstream.core.shapes import views
 from slipstream.core.shapes.broadcast import reduce_dims_for
 
 
