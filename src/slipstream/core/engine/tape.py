@@ -10,6 +10,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import cython
+
 from slipstream.core.vocab.modes import ModeState, decode_site
 from slipstream.core.vocab.records import GradRecord, Node, Plan, Spec, Storage, TensorBase
 
@@ -187,17 +189,25 @@ class Tape:
         """A node with its edges, saved inputs and site; outputs are attached later."""
         edges: list = []
         inputs: list = []
+        tensor: TensorBase
         for position in rule.differentiable:
             value = values[position]
             if isinstance(value, TensorBase):
-                edges.append(self.edge_of(value))
-                inputs.append(value.spec)
+                tensor = value
+                edges.append(self.edge_of(tensor))
+                inputs.append(tensor.spec)
             else:
                 for each in value:
-                    edges.append(self.edge_of(each))
-                    inputs.append(each.spec)
-        node: Node = Node(rule, tuple(edges))
+                    tensor = each
+                    edges.append(self.edge_of(tensor))
+                    inputs.append(tensor.spec)
+        # Without a call of __init__: this is the hot path.
+        node: Node = Node.__new__(Node)
+        node.rule = rule
+        node.edges = tuple(edges)
         node.inputs = tuple(inputs)
+        node.saved = ()
+        node.values = ()
         if rule.saves:
             node.saved = tuple([self._save(values[position]) for position in rule.saves])
         if rule.keeps:
@@ -211,17 +221,19 @@ class Tape:
     def attach(self, node: Node, outs: tuple[Any, ...]) -> None:
         """Make ``outs`` the node's outputs; save the first one bare if the rule names it."""
         rule: Rule = node.rule
-        place = 0
+        place: cython.int = 0
+        specs: list = []
         for out in outs:
             tensor: TensorBase = out
-            if tensor.spec.dtype.is_floating_point or tensor.spec.dtype.is_complex:
-                record = GradRecord()
+            specs.append(tensor.spec)
+            if tensor.spec.differentiable:
+                record: GradRecord = GradRecord.__new__(GradRecord)
                 record.requires_grad = True
                 record.node = node
                 record.output = place
                 tensor.record = record
             place += 1
-        node.outputs = tuple([out.spec for out in outs])
+        node.outputs = tuple(specs)
         if rule.saves_output:
             first: TensorBase = outs[0]
             bare: TensorBase = TensorBase()

@@ -9,6 +9,7 @@ cdef class Spec:
     cdef readonly Py_ssize_t nbytes
     cdef readonly Py_ssize_t extent
     cdef readonly bint contiguous
+    cdef readonly bint differentiable
     cdef readonly tuple kind
     cdef readonly tuple key
     cdef object __weakref__

@@ -62,6 +62,7 @@ class Spec:
             last = sum([(n - 1) * abs(step) for n, step in zip(shape, strides, strict=True)])
             self.extent = (last + 1) * dtype.itemsize
         self.contiguous = contiguous
+        self.differentiable = dtype.is_floating_point or dtype.is_complex
         self.kind = (device, dtype, len(shape))
 
     def __del__(self) -> None:
@@ -404,6 +405,15 @@ if not cython.compiled:
     Storage.read_only = False
     Storage.keep = None
     Storage.write_site = None
+    for _field in ("code", "hooks", "extra"):
+        setattr(Node, _field, None)
+    Node.instruction = Node.sequence = 0
+    Node.outputs = ()
+    for _field in ("requires_grad", "retains_grad", "inference"):
+        setattr(GradRecord, _field, False)
+    for _field in ("grad", "node", "accumulator", "hooks", "spec", "name"):
+        setattr(GradRecord, _field, None)
+    GradRecord.output = GradRecord.generation = 0
     # A compiled instance starts with None in these fields; an uncompiled one finds it here.
     TensorBase.record = None
     TensorBase.base = None
