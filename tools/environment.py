@@ -124,6 +124,8 @@ def main() -> None:
     with (ROOT / "build" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         prepare()
+        # Where PYTHONDONTWRITEBYTECODE is set, every import would translate the sources again.
+        run(PYTHON, "-m", "compileall", "-q", "src/slipstream")
 
 
 if __name__ == "__main__":

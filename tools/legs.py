@@ -18,6 +18,7 @@ SUITES = ("tests/pure", "tests/cpu")
 HIDDEN = ROOT / ".venv-no-compiler"
 COPY = ROOT / "build" / "no-compiler"
 COPIED = ("src", "tests", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+TEST_NEEDS = ["pytest>=8.2", "hypothesis>=6.100", "scipy>=1.13"]
 SCRIPT_SECONDS = 300
 Count = tuple[int, int]
 
@@ -89,7 +90,7 @@ def no_compiler() -> Count:
         copy(ROOT / name, COPY / name)
     python = HIDDEN / "bin" / "python"
     create_environment(HIDDEN)
-    pip_install(*BUILD_NEEDS, "pytest>=8.2", "hypothesis>=6.100", python=python)
+    pip_install(*BUILD_NEEDS, *TEST_NEEDS, python=python)
     environment = hide_compiler()
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
                "--no-build-isolation", "--no-deps", "--force-reinstall", str(COPY)]

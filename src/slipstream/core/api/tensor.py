@@ -213,6 +213,9 @@ class Tensor(Methods):
 
     def set_(self, source: Tensor) -> Tensor:
         """Take over another tensor's storage and geometry."""
+        if not isinstance(source, TensorBase):
+            raise TypeError(f"set_(): argument 'source' must be Tensor, not "
+                            f"{source.__class__.__name__}")
         history.take_over(self, source)
         return self
 
@@ -276,6 +279,9 @@ class Tensor(Methods):
 
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor in the dtype of another."""
+        if not isinstance(other, TensorBase):
+            raise TypeError(f"type_as(): argument 'other' must be Tensor, not "
+                            f"{other.__class__.__name__}")
         return ops.cast.call((self, other.spec.dtype), None)
 
     def where(self, condition: Tensor, other: Any) -> Tensor:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Losses."""
 
 from __future__ import annotations
@@ -6,6 +7,7 @@ import math
 import warnings
 from typing import Any
 
+import cython
 import numpy as np
 
 from slipstream.core.catalog.checks import absolute
@@ -13,14 +15,17 @@ from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import COMPOSITE, COMPOUND, LIBRARY, Entry
 from slipstream.core.dispatch.registry import Candidate
-from slipstream.core.kernels.cpu import losses
+from slipstream.core.kernels.cpu import class_losses, losses
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
+from slipstream.core.kernels.cpu.class_losses import ClassLoss
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.modes import modes
 
 REDUCTIONS = ("none", "mean", "sum")
 LEGACY = "bool? size_average=None"
+# Compiled, no frame lies between a warning and the caller's.
+CALLER = 1 if cython.compiled else 5
 
 
 def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -80,11 +85,26 @@ def bound(name: str, function: Any) -> Candidate:
     shared = ArrayKernel(name, function)
 
     def make(plan: Any, call: Any) -> ArrayKernel:
-        plan.statics = (losses.Terms(call["ignore_index"], call["reduction"],
-                                     float(call["smoothing"])),)
+        plan.statics = (terms_of(call),)
         return shared
 
     return Candidate(name, make)
+
+
+def terms_of(call: Any) -> losses.Terms:
+    """The static arguments of a call."""
+    return losses.Terms(call["ignore_index"], call["reduction"], float(call["smoothing"]))
+
+
+def loops(slope: bool) -> Candidate:
+    """The compiled loops of the loss of classes, or of its transpose."""
+    def make(plan: Any, call: Any) -> ClassLoss:
+        scores = plan.out_spec if slope else call.spec("self")
+        return ClassLoss(losses.split(scores.shape), terms_of(call), call.spec("target"),
+                         scores.itemsize == 8, slope)
+
+    return Candidate("loops", make, lambda call: class_losses.refusal(
+        [tensor.spec for tensor in call.tensors()]))
 
 
 def _loss_shape(call: Any) -> Any:
@@ -103,7 +123,7 @@ define(Entry(
     path="", method=False, dtypes=("float",),
     doc="Minus the scores (N, C, ...) of the target classes (N, ...), weighted and reduced; "
         "smoothing mixes in the scores of all classes. IndexError for a target that is no class.",
-), cpu=bound("numpy", losses.forward))
+), cpu=(loops(False), bound("numpy", losses.forward)))
 define(Entry(
     f"class_loss_grad(Tensor grad, Tensor target, Tensor? weight, any size, {TERMS})", LIBRARY,
     shape=lambda call: [(call.spec("grad").dtype, tuple(call["size"]))],
@@ -112,7 +132,7 @@ define(Entry(
               ops.class_loss.call((g, target, weight, ignore_index, reduction, smoothing), None)},
     path="", method=False, dtypes=("float",),
     doc="The gradient of class_loss by its scores of shape size.",
-), cpu=bound("numpy", losses.backward))
+), cpu=(loops(True), bound("numpy", losses.backward)))
 
 
 def _class_loss(scores: Any, target: Any, weight: Any, ignore_index: int, reduction: str,
@@ -309,7 +329,7 @@ def difference_loss(name: str, title: str) -> Any:
             warnings.warn(
                 f"{title}: the target's size {list(target.spec.shape)} is not the input's size "
                 f"{list(self.spec.shape)}. They are broadcast against each other, which is seldom "
-                "meant; reshape one of them.", UserWarning, stacklevel=5)
+                "meant; reshape one of them.", UserWarning, stacklevel=CALLER)
         op = getattr(ops, name)
         if weight is None:
             return op.call((self, target, reduction), None)

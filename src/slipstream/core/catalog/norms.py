@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Normalisation over the last dims: one formula each, weight and bias optional."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Pooling: the largest pixel of each window."""
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from slipstream.core.catalog.convolution import laid_out
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
 from slipstream.core.dispatch.registry import Candidate
-from slipstream.core.kernels.cpu import pooling
+from slipstream.core.kernels.cpu import pooling, windowing
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
+from slipstream.core.kernels.cpu.windowing import WindowKernel
 from slipstream.core.shapes.windows import Windows, pooling_windows
 from slipstream.core.vocab import dtypes
 
@@ -48,9 +50,37 @@ def check_images(call: Any) -> None:
                          f"\"max_pool2d\" not implemented for '{spec.dtype.name}'")
 
 
-def _largest(plan: Any, call: Any) -> ArrayKernel:
-    plan.statics = (windows_of(call),)
-    return _LARGEST
+def _over_arrays(function: Any) -> Candidate:
+    """The largest of each window cell by cell, all windows at a time."""
+    shared = ArrayKernel("numpy, cell by cell", function)
+
+    def make(plan: Any, call: Any) -> ArrayKernel:
+        plan.statics = (windows_of(call),)
+        return shared
+
+    return Candidate(shared.name, make)
+
+
+def _loops(mode: int) -> Candidate:
+    """The compiled loops that find the largest of each window: its value or its place."""
+    def make(plan: Any, call: Any) -> WindowKernel:
+        return WindowKernel(mode, call.spec("self"), plan.out_spec, None, windows_of(call), False)
+
+    return Candidate("loops", make, lambda call: windowing.refusal(call.spec("self").dtype))
+
+
+def _pick_loops(plan: Any, call: Any) -> WindowKernel:
+    return WindowKernel(windowing.PICK, call.spec("self"), plan.out_spec, call.spec("indices"),
+                        None, False)
+
+
+def _spread_loops(plan: Any, call: Any) -> WindowKernel:
+    return WindowKernel(windowing.SPREAD, plan.out_spec, call.spec("self"), call.spec("indices"),
+                        None, call["disjoint"])
+
+
+def _spread_refusal(call: Any) -> str:
+    return windowing.refusal(call.spec("self").dtype, not call["disjoint"])
 
 
 def _spread(plan: Any, call: Any) -> ArrayKernel:
@@ -58,20 +88,41 @@ def _spread(plan: Any, call: Any) -> ArrayKernel:
     return _SPREAD
 
 
-_LARGEST = ArrayKernel("numpy, cell by cell", pooling.largest)
 _PICK = ArrayKernel("numpy", pooling.pick)
 _SPREAD = ArrayKernel("numpy", pooling.spread)
 
+_WINDOW = ("any kernel_size, any stride=None, any padding=0, any dilation=1, "
+           "bool ceil_mode=False")
+
+
+def _slope(g: Any, self: Any, window: tuple[Any, ...]) -> Any:
+    """The gradient at the places of the largest pixels, which are looked for only now."""
+    kernel_size, stride, _, dilation, _ = window
+    indices = ops.max_pool2d_indices.call((self, *window), None)
+    return ops.spread_pixels.call(
+        (g, indices, self.spec.shape, disjoint(kernel_size, stride, dilation)), None)
+
+
 define(Entry(
-    "max_pool2d_indices(Tensor self, any kernel_size, any stride=None, any padding=0, "
-    "any dilation=1, bool ceil_mode=False)", INDEX,
+    f"max_pool2d_values(Tensor self, {_WINDOW})", INDEX,
+    shape=lambda call: [laid_out(
+        call.spec("self").dtype, (*call.spec("self").shape[:-2], *windows_of(call).count),
+        call.spec("self"))],
+    gradient={"self": lambda g, self, kernel_size, stride, padding, dilation, ceil_mode: _slope(
+        g, self, (kernel_size, stride, padding, dilation, ceil_mode))},
+    check=check_images, path="", method=False, dtypes=REAL,
+    doc="The largest pixel of each window; nan wins.",
+), cpu=(_loops(windowing.VALUES), _over_arrays(pooling.values)))
+
+define(Entry(
+    f"max_pool2d_indices(Tensor self, {_WINDOW})", INDEX,
     shape=lambda call: [laid_out(
         dtypes.int64, (*call.spec("self").shape[:-2], *windows_of(call).count),
         call.spec("self"))],
     check=check_images, path="", method=False, dtypes=REAL,
     doc="For each window the place of its largest pixel in the image, counted over H and W; nan "
         "wins, the first of equals.",
-), cpu=Candidate("numpy, cell by cell", _largest))
+), cpu=(_loops(windowing.PLACES), _over_arrays(pooling.largest)))
 
 define(Entry(
     "pick_pixels(Tensor self, Tensor indices, bool disjoint=False)", INDEX,
@@ -81,7 +132,9 @@ define(Entry(
         (g, indices, self_spec.shape, disjoint), None)},
     path="", method=False,
     doc="The pixels at indices [..., h, w], counted over H and W of self [..., H, W].",
-), cpu=Candidate("numpy", lambda plan, call: _PICK))
+), cpu=(Candidate("loops", _pick_loops,
+                  lambda call: windowing.refusal(call.spec("self").dtype)),
+        Candidate("numpy", lambda plan, call: _PICK)))
 
 define(Entry(
     "spread_pixels(Tensor self, Tensor indices, any size, bool disjoint=False)", INDEX,
@@ -91,7 +144,7 @@ define(Entry(
         (g, indices, disjoint), None)},
     path="", method=False,
     doc="Zeros of shape size with self's pixels added at indices; disjoint: no index occurs twice.",
-), cpu=Candidate("numpy", _spread))
+), cpu=(Candidate("loops", _spread_loops, _spread_refusal), Candidate("numpy", _spread)))
 
 
 def disjoint(kernel_size: Any, stride: Any, dilation: Any) -> bool:
@@ -104,10 +157,9 @@ def disjoint(kernel_size: Any, stride: Any, dilation: Any) -> bool:
 
 def _max_pool2d(self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
                 ceil_mode: bool, return_indices: bool) -> Any:
-    indices = ops.max_pool2d_indices.call(
-        (self, kernel_size, stride, padding, dilation, ceil_mode), None)
-    values = ops.pick_pixels.call((self, indices, disjoint(kernel_size, stride, dilation)), None)
-    return (values, indices) if return_indices else values
+    args = (self, kernel_size, stride, padding, dilation, ceil_mode)
+    values = ops.max_pool2d_values.call(args, None)
+    return (values, ops.max_pool2d_indices.call(args, None)) if return_indices else values
 
 
 def _samples() -> Any:

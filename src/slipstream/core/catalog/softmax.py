@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Softmax and its kin: formulas over one dim, made stable by the largest element."""
 
 from __future__ import annotations

@@ -232,8 +232,10 @@ def grow(storage: Storage, nbytes: int) -> None:
         storage.nbytes = nbytes
         return
     backend.wait()
+    # Before anything changes: there may be no memory, and the old block has one owner at a time.
+    address = backend.memory.allocate(nbytes)
     old = Storage(storage.device, storage.address, storage.nbytes, storage.owner)
-    storage.address = backend.memory.allocate(nbytes)
+    storage.address = address
     kept = min(storage.nbytes, nbytes)
     storage.nbytes = nbytes
     if kept:

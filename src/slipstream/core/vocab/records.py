@@ -42,6 +42,7 @@ class Spec:
     nbytes: int
     extent: int
     contiguous: bool
+    differentiable: bool
     kind: tuple[Any, ...]
     key: tuple[Any, ...]
 

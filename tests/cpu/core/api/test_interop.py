@@ -297,12 +297,24 @@ def test_resize():
     assert ss.ones(2).resize_(0).tolist() == []
 
 
+def test_a_resize_that_finds_no_memory_changes_nothing():
+    tensor = ss.arange(3.0)
+    with pytest.raises(RuntimeError, match="memory"):
+        tensor.resize_(2**50)
+    others = [ss.zeros(3) for _ in range(4)]
+    assert tensor.tolist() == [0.0, 1.0, 2.0]
+    assert tensor.untyped_storage().nbytes() == 12
+    assert len({each.data_ptr() for each in (tensor, *others)}) == 5
+
+
 def test_set_takes_over():
     a, b = ss.zeros(3), ss.arange(4.0).reshape(2, 2)
     assert a.set_(b) is a
     assert a.tolist() == [[0.0, 1.0], [2.0, 3.0]]
     a[0, 0] = 9.0
     assert b[0, 0].item() == 9.0
+    with pytest.raises(TypeError, match="source"):
+        a.set_(0)
 
 
 def test_as_strided_stays_within_the_storage():

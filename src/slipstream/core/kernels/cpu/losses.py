@@ -79,8 +79,10 @@ def forward(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], pla
     if terms.reduction == "none":
         outputs[0][...] = losses.reshape(outputs[0].shape)
     else:
-        total = losses.sum()
-        outputs[0][...] = total / classes.weight.sum() if terms.reduction == "mean" else total
+        total = losses.sum(dtype=np.float64)
+        if terms.reduction == "mean":
+            total = total / classes.weight.sum(dtype=np.float64)
+        outputs[0][...] = total
 
 
 def _kept(target: np.ndarray, terms: Terms, shape: tuple[int, ...]) -> np.ndarray:
@@ -104,7 +106,7 @@ def backward(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], pl
     classes = _classes(inputs[1], each, shape, terms, grad.dtype)
     factor = -grad.reshape(shape[0], shape[2]) if terms.reduction == "none" else -grad
     if terms.reduction == "mean":
-        factor = factor / classes.weight.sum()
+        factor = (factor / classes.weight.sum(dtype=np.float64)).astype(grad.dtype)
     kept = _kept(inputs[1], terms, shape)
     share = np.where(kept, factor, grad.dtype.type(0))
     result = np.zeros(shape, grad.dtype)

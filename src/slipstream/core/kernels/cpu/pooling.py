@@ -68,8 +68,17 @@ def _among_numbers(out: np.ndarray, images: np.ndarray, windows: Windows) -> boo
     return True
 
 
-def _with_care(out: np.ndarray, images: np.ndarray, windows: Windows) -> None:
-    """The long way: padding never wins, nan always."""
+def values(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
+    """The largest pixel of each window."""
+    images = inputs[0]
+    if images.dtype.name in NARROW:
+        images = images.astype(np.float32)
+    places = np.empty(outputs[0].shape, np.int64)
+    outputs[0][...] = _with_care(places, images, plan.statics[0])
+
+
+def _with_care(out: np.ndarray, images: np.ndarray, windows: Windows) -> np.ndarray:
+    """The long way: padding never wins, nan always; returns the largest pixels."""
     padded = _padded(images, windows)
     floats = padded.dtype.kind == "f"
     best = np.full(out.shape, _lowest(padded.dtype), padded.dtype)
@@ -84,6 +93,7 @@ def _with_care(out: np.ndarray, images: np.ndarray, windows: Windows) -> None:
         np.copyto(best, cell, where=wins)
         np.copyto(index, corner + move, where=wins)
     out[...] = index
+    return best
 
 
 def _padded(images: np.ndarray, windows: Windows) -> np.ndarray:
