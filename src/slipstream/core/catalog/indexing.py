@@ -218,7 +218,7 @@ def check_read(call: Any) -> None:
         check_index(call, tensor)
     own = call.spec("self")
     count = 1
-    for size in result_shape(own.shape, specs, call["layout"]):
+    for size in index_shape(specs, call["layout"]):
         count *= size
     for dim in call["layout"][0]:
         if count and not own.shape[dim]:
