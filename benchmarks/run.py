@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,17 +143,24 @@ def start_subjects(peer_python: Path) -> dict[str, Subject]:
     }
 
 
-def measure(subjects: dict[str, Subject], row: str, options: argparse.Namespace) -> dict[str, list]:
-    """Return the rounds of a row, subject by subject, taken in turns."""
-    chosen = {n: s for n, s in subjects.items() if n != UNCOMPILED or row == "add"}
-    for subject in chosen.values():
-        subject.calibrate(row, options.seconds)
-    rounds: dict[str, list] = {name: [] for name in chosen}
-    for _ in range(options.rounds):
-        for name, subject in chosen.items():
+def measure(subjects: dict[str, Subject], options: argparse.Namespace) -> dict[str, dict]:
+    """Return the rounds of every row asked for, subject by subject.
+
+    A round visits all rows, so that a slow minute of the machine meets a few rounds of each row.
+    """
+    rows = [row for row in ROWS if re.search(options.only, row)]
+    rounds: dict[str, dict[str, list]] = {}
+    for row in track(rows, "warming up", console=PROGRESS, transient=True):
+        chosen = [name for name in subjects if name != UNCOMPILED or row == "add"]
+        rounds[row] = {name: [] for name in chosen}
+        for name in chosen:
+            subjects[name].calibrate(row, options.seconds)
+    turns = list(product(range(options.rounds), rows))
+    for _, row in track(turns, "measuring", console=PROGRESS, transient=True):
+        for name, times in rounds[row].items():
             # The other subject's threads may still spin for a moment after its round.
             time.sleep(SETTLE_SECONDS)
-            rounds[name].append(subject.time(row))
+            times.append(subjects[name].time(row))
     return rounds
 
 
@@ -316,13 +324,6 @@ def print_rows(rounds: dict[str, dict[str, list]], subjects: dict[str, Subject])
         print(f"{row:<20} {times} {'-' if value is None else f'{value:.2f}':>6} {why}")
 
 
-def measure_rows(subjects: dict[str, Subject], options: argparse.Namespace) -> dict:
-    """Return the rounds of every row asked for."""
-    rows = [row for row in ROWS if re.search(options.only, row)]
-    watched = track(rows, "rows", console=PROGRESS, transient=True)
-    return {row: measure(subjects, row, options) for row in watched}
-
-
 def print_misses(figures: list[Figure]) -> None:
     """Name the figures that do not meet their bar."""
     missed = [figure.what for figure in figures if verdict(figure) != "ok"]
@@ -335,7 +336,7 @@ def main() -> int:
     options = parse_arguments()
     peer_python = options.peer or peer.prepare()
     subjects = start_subjects(peer_python)
-    rounds = measure_rows(subjects, options)
+    rounds = measure(subjects, options)
     print_rows(rounds, subjects)
     figures = headline_figures(rounds) + op_figures(rounds)
     if not options.only:

@@ -10,6 +10,7 @@ import time
 
 import legs
 
+SUMMARY = legs.REPORTS / "summary.txt"
 LEGS = {
     "core": legs.core_is_as_it_should_be,
     "compiled": legs.compiled,
@@ -26,6 +27,8 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"no such leg: {' '.join(unknown)}; there are {' '.join(LEGS)}", file=sys.stderr)
         return 2
+    SUMMARY.parent.mkdir(parents=True, exist_ok=True)
+    SUMMARY.unlink(missing_ok=True)
     results = {}
     for name in names or LEGS:
         print(f"== {name}", flush=True)
@@ -35,7 +38,9 @@ def main(names: list[str]) -> int:
         print(f"{name:<12} {passed:>6} passed {failed:>4} failed {seconds:>7.0f} s")
     passed = sum(result[0] for result in results.values())
     failed = sum(result[1] for result in results.values())
-    print(f"{passed} passed, {failed} failed")
+    summary = f"{passed} passed, {failed} failed"
+    SUMMARY.write_text(f"{summary}\n")
+    print(summary)
     return 1 if failed else 0
 
 
