@@ -12,18 +12,28 @@ from slipstream.core.dispatch.arguments import bind_arguments, blame_types
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.engine.tape import tape
 from slipstream.core.engine.views import operations
-from slipstream.core.launch import devices
-from slipstream.core.vocab.records import slots
+from slipstream.core.launch import devices, door
+from slipstream.core.vocab import optional
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.records import Backend, slots
 
 WIRED = (
     "dispatch.gradients.hooks", "dispatch.op.wiring",
     "dispatch.writing.hooks", "engine.views.operations", "engine.tape.tape.tensor_class",
-    "vocab.records.slots",
+    "launch.door.makers", "vocab.records.slots",
 )
+
+
+def make_cuda(device: Device) -> Backend:
+    """The backend of a CUDA device, at its first use."""
+    prelude = optional.load("core.kernels.cuda.prelude").PRELUDE
+    backend: Backend = optional.load("core.launch.cuda.backend").make(device, prelude)
+    return backend
 
 
 def wire() -> None:
     """Set every upward pointer."""
+    door.makers.cuda = make_cuda
     devices.register()
     gradients.hooks.formula_builder = formula_builder
     op.wiring.special = modes.special

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.updates import end_step
 from slipstream.utils.gradients import clear_gradient
 from slipstream.utils.hooks import HookTable, RemovableHandle, add_hook
 
@@ -243,6 +244,7 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         result = step(*args, **kwargs)
         for hook in self._tables("step_post"):
             hook(self, args, kwargs)
+        end_step()
         return result
 
     return hooked

@@ -179,6 +179,9 @@ def host_array(self: Any, reason: str) -> np.ndarray:
     device = self.spec.device
     if not backend_of(device).has_data:
         raise RuntimeError(f"Tensor.{reason}() cannot be called on meta tensors: {self.spec!r}")
+    if not backend_of(device).on_host:
+        # The copy is what waits; the array keeps it alive.
+        return shared_array(moved(self.detach(), CPU))  # type: ignore[attr-defined]
     wait(device, reason)
     return tensor_array(self)
 
@@ -252,6 +255,8 @@ def copied(array: np.ndarray, device: Device) -> Any:
     """A tensor with memory of its own holding the array's elements."""
     source = from_numpy(np.array(array, order="C", copy=True))
     backend = backend_of(device)
+    if not backend.on_host:
+        return moved(source, device)
     spec = specs.contiguous(device, source.spec.dtype, source.spec.shape)
     storage = Storage(device, backend.memory.allocate(spec.nbytes), spec.nbytes, backend.owner)
     made = wrap(spec, storage)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from slipstream.core.api import printing
+from slipstream.core.api.interop import host_array
 from slipstream.core.dispatch.promotion import defaults
 from slipstream.core.engine.tape import tape
-from slipstream.core.kernels.cpu.arrays import tensor_array
-from slipstream.core.launch.waiting import wait
 
 
 def represent(self: Any) -> str:
@@ -24,5 +23,4 @@ def represent(self: Any) -> str:
     )
     if spec.device.type == "meta":
         return printing.format_without_data(spec.shape, facts)
-    wait(spec.device, "print")
-    return printing.format_tensor(tensor_array(self), facts)
+    return printing.format_tensor(host_array(self, "print"), facts)

@@ -10,6 +10,7 @@ from typing import Any
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.dispatch.op import OUT, Op
+from slipstream.core.launch.door import door
 from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import modes
 
@@ -39,6 +40,11 @@ def apply_update(formula: Update, targets: Mapping[str, Any], inputs: Mapping[st
         op.dispatch(state, (*tensors.values(), *numbers.values()), tuple(targets.values()), OUT)
     finally:
         state.grad_enabled = before
+
+
+def end_step() -> None:
+    """Tell devices that gather launches that an optimizer's step ends here."""
+    door.boundary()
 
 
 def _update_op(formula: Update, tensors: tuple[str, ...], numbers: tuple[str, ...]) -> Op:

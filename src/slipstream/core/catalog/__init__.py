@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from slipstream.core.catalog import (
     activations,
+    arithmetic,
+    contractions,
     convolution,
     copying,
     creation,
+    extrema,
     indexing,
     joining,
     losses,
@@ -17,11 +20,17 @@ from slipstream.core.catalog import (
     products,
     random,
     reductions,
+    scans,
     scattering,
     softmax,
+    sorting,
+    statistics,
+    triangles,
+    uniques,
     viewing,
 )
 
 FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random,
             softmax, norms, convolution, pooling, losses, activations, indexing,
-            joining, masks, scattering)
+            joining, masks, scattering, arithmetic, extrema, scans, statistics, sorting, uniques,
+            triangles, contractions)

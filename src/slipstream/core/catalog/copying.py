@@ -13,6 +13,7 @@ from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, POINTWISE, Entry
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
+from slipstream.core.kernels.crossing import crossing_kernel, refuses_hosts
 from slipstream.core.launch.door import backend_of
 from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes import formats
@@ -153,6 +154,11 @@ def _to_device(self: Any, device: Any) -> Any:
     if not backend_of(self.spec.device).has_data and backend_of(target).has_data:
         raise NotImplementedError("Cannot copy out of meta tensor; no data! "
                                   f"{self.spec!r} to {target}\n  mend: use empty_like there")
+    if not (backend_of(self.spec.device).on_host and backend_of(target).on_host):
+        spec = self.spec
+        if spec.strides != strides_like(spec.shape, spec.strides):
+            self = ops.clone.call((self,), None)
+        return ops.copy_across.call((self, target), None)
     wait(self.spec.device, "to")
     if backend_of(self.spec.device).immediate and backend_of(target).has_data and (
             not backend_of(target).immediate):
@@ -166,12 +172,13 @@ def _copied_across(outputs: list[Any], inputs: list[Any], numbers: Any, plan: An
 
 
 _across = ArrayKernel("numpy copy", _copied_across)
+_crossing = Candidate("copy between devices", lambda plan, call: crossing_kernel, refuses_hosts)
 define(Entry(
     "copy_across(Tensor self, device device)", LIBRARY, path="", method=False,
     shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape,
                          strides_like(call.spec("self").shape, call.spec("self").strides))],
     gradient={"self": lambda g, self_spec: ops.to_device.call((g, self_spec.device), None)},
-    doc="The elements in memory of another device that the host can reach.",
-), cpu=Candidate("numpy copy", lambda plan, call: _across))
+    doc="The elements, dense where the host cannot reach one side, in another device's memory.",
+), cpu=(_crossing, Candidate("numpy copy", lambda plan, call: _across)), cuda=_crossing)
 define(Entry("to_device(Tensor self, device device)", COMPOUND, path="", method=False,
              function=_to_device, doc="A copy on another device."))

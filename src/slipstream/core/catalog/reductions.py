@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.catalog import checks, samples
-from slipstream.core.catalog.table import define
+from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import REDUCTION, Entry
 from slipstream.core.shapes import views
@@ -133,6 +133,8 @@ for _name, _reference in (("any", np.any), ("all", np.all)):
 define(Entry(
     "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None)", REDUCTION,
     formula=lambda self, dim, keepdim: self.prod(dim, keepdim=keepdim),
+    gradient={"self": lambda g, self, dim, keepdim: ops.prod_backward.call(
+        (g, self, dim, keepdim), None)},
     promotion=promotion.summing, check=valid_dim, path="prod", samples=samples.rows,
     reference=lambda x, dim=None, keepdim=False: np.prod(x, axis=dim, keepdims=keepdim),
     doc="Product over dim (all dims by default).",

@@ -15,7 +15,6 @@ from slipstream.core.dispatch.entry import (
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.dispatch.kernels import kernel_builder
 from slipstream.core.dispatch.op import Op
-from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.dispatch.viewing import view_builder
 
 
@@ -38,8 +37,11 @@ _BUILDERS: dict[str, Any] = {
 }
 
 
-def define(entry: Entry, **kernels: Candidate | tuple[Candidate, ...]) -> Op:
-    """Make the op of an entry; ``kernels`` are its candidates by device type, best first."""
+def define(entry: Entry, **kernels: Any) -> Op:
+    """Make the op of an entry; ``kernels`` are its candidates by device type, best first.
+
+    A candidate is a `Candidate`, or the name of one as ``registry.candidates_of`` describes.
+    """
     op = Op(entry, _BUILDERS.get(entry.kind, kernel_builder))
     if op.name in table:
         raise ValueError(f"op {op.name} is defined twice")

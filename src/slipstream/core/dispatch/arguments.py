@@ -87,7 +87,7 @@ def _type_name(value: Any) -> str:
 
 def _wanted(parameter: Parameter) -> str:
     names = {"Tensor|Number": "Tensor or Number", "Tensor|Static": "Tensor or Number",
-             "Tensor[]": "tuple of Tensors",
+             "Tensor[]": "tuple of Tensors", "Tensor...": "tuple of Tensors",
              "int[]": "tuple of ints", "int...": "tuple of ints", "int[]?": "tuple of ints",
              "Tensor?": "Tensor"}
     return names.get(parameter.type, parameter.type.rstrip("?"))
@@ -128,7 +128,8 @@ def _fits(parameter: Parameter, value: Any) -> bool:
     if kind in (TENSOR_OR_NUMBER, STATIC_NUMBER):
         return isinstance(value, TensorBase) or is_number(value)
     if kind == TENSORS:
-        return _is_tensors(value)
+        single = parameter.type == "Tensor..." and isinstance(value, TensorBase)
+        return single or _is_tensors(value)
     if kind == NUMBER:
         return is_number(value) or (value is None and parameter.type.endswith("?"))
     if value is None:

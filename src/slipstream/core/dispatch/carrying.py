@@ -92,7 +92,7 @@ class OpCore(OpBase):
         self.positional = sum([not p.keyword_only for p in signature.parameters])
         self.required = sum([p.required for p in signature.parameters])
         self.tails = tuple([self.defaults[n:] for n in range(self.count + 1)])
-        variadic = [i for i, p in enumerate(signature.parameters) if p.type == "int..."]
+        variadic = [i for i, p in enumerate(signature.parameters) if p.type.endswith("...")]
         self.variadic = variadic[0] if variadic else -1
         self.device_at = self.names.index("device") if "device" in self.names else -1
         self.compound = entry.function is not None

@@ -8,6 +8,7 @@ from typing import Any
 
 from slipstream.core.dispatch.signature import NUMBER, TENSOR_OR_NUMBER
 from slipstream.core.kernels.cpu.programs import ProgramKernel
+from slipstream.core.vocab import optional
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.programs import Program
 from slipstream.core.vocab.records import Kernel, TensorBase
@@ -32,17 +33,43 @@ def device_type(device: Device) -> str:
 
 def kernel_for(device: Device, program: Program) -> tuple[Kernel, list[tuple[str, str]]]:
     """The kernel that runs a program on a device, and the list of those considered."""
-    if device_type(device) != "cpu":
+    kind = device_type(device)
+    if kind == "cpu":
+        kernel: Kernel = ProgramKernel(program)
+    elif kind == "cuda":
+        kernel = optional.load("core.kernels.cuda.programs").ProgramKernel(program, device)
+    else:
         raise RuntimeError(f"no kernels for formulas on {device}")
-    kernel = ProgramKernel(program)
     return kernel, [(kernel.name, "chosen: runs any program")]
+
+
+def candidates_of(op: Any, kind: str) -> tuple[Candidate, ...]:
+    """The kernels registered for an op on a device type, best first.
+
+    An entry may name one as ``family.function`` of the device type's kernels: such a module is
+    imported when it is first needed.
+    """
+    found: tuple[Any, ...] = op.kernels.get(kind, ())
+    if any(isinstance(candidate, str) for candidate in found):
+        found = op.kernels[kind] = tuple(
+            _named(kind, each) if isinstance(each, str) else each for each in found)
+    return found
+
+
+def _named(kind: str, name: str) -> Candidate:
+    family, _, function = name.partition(".")
+    module = optional.load(f"core.kernels.{kind}.{family}")
+    refuses = getattr(module, f"{function}_refuses", None)
+    title = f"{kind} {function.replace('_', ' ')}"
+    make = getattr(module, function)
+    return Candidate(title, make) if refuses is None else Candidate(title, make, refuses)
 
 
 def registered_kernels(op: Any, call: Any, device: Device) -> tuple[Candidate | None, list[Any]]:
     """The first registered kernel that takes the call, if any, and all with their verdicts."""
     verdicts = []
     chosen = None
-    for candidate in op.kernels.get(device_type(device), ()):
+    for candidate in candidates_of(op, device_type(device)):
         reason = candidate.refuses(call)
         if reason or chosen is not None:
             verdicts.append((candidate.name, reason or "not needed: an earlier one was chosen"))

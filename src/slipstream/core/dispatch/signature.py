@@ -2,7 +2,7 @@
 
 ``add(Tensor self, Tensor|Number other, *, Number alpha=1)``: types are Tensor, Tensor? (may be
 None), Tensor|Number, Tensor|Static (a number on
-which plans depend), Tensor[], Number (a run-time value: plans do not depend on it), Number?,
+which plans depend), Tensor[], Tensor... (also as separate arguments), Number (a run-time value: plans do not depend on it), Number?,
 Offset (integers that only move a view's offset: run-time values too), Generator?, and static
 ones, on which plans depend: int, int?, int[], int[]?, int... (also as separate arguments), bool,
 bool?, float, str, dtype, device, any.
@@ -28,7 +28,7 @@ STATIC_NUMBER = 8
 
 _KINDS = {
     "Tensor": TENSOR, "Tensor|Number": TENSOR_OR_NUMBER, "Tensor?": OPTIONAL_TENSOR,
-    "Tensor[]": TENSORS, "Number": NUMBER, "Number?": NUMBER, "Offset": OFFSET,
+    "Tensor[]": TENSORS, "Tensor...": TENSORS, "Number": NUMBER, "Number?": NUMBER, "Offset": OFFSET,
     "Generator?": GENERATOR, "Tensor|Static": STATIC_NUMBER,
 }
 _STATIC = ("dtype", "device", "int", "int?", "int[]", "int[]?", "int...", "bool", "bool?",

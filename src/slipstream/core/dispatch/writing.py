@@ -152,6 +152,11 @@ def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
     if result is target:
         # The function wrote in place itself.
         return target
+    if isinstance(result, tuple) and isinstance(target, (tuple, list)) and (
+            len(result) == len(target)):
+        for part, place in zip(result, target, strict=True):
+            deliver(op, values, part, place, form)
+        return type(result)(*target) if hasattr(result, "_fields") else tuple(target)
     if not isinstance(target, TensorBase) or not isinstance(result, TensorBase):
         raise TypeError(f"{op.name}() has no such form: its results cannot be written to "
                         f"{type(target).__name__}")

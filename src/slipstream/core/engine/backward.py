@@ -11,6 +11,7 @@ from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.tape import tape
 from slipstream.core.engine.views import operations
+from slipstream.core.launch.door import door
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
@@ -269,6 +270,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
     finally:
         state.grad_enabled = before
         state.code, state.instruction = site
+        door.boundary()
     return [walk.wanted.get(edge) if edge is not None else None for edge in edges]
 
 

@@ -37,6 +37,7 @@ class DelayBackend(Backend):
         self.name = name
         self.memory = memory
         self.has_data = True
+        self.on_host = True
         self.immediate = False
         self.owner = len(owners)
         owners.append(memory)

@@ -8,4 +8,5 @@ cdef class ImmediateBackend(Backend):
 
 cdef class LaunchDoor:
     cdef public Py_ssize_t launches
+    cdef public tuple windowed
     cpdef object submit(self, Plan plan, tuple operands, tuple numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from slipstream.core.vocab.devices import Device
@@ -21,6 +22,7 @@ class ImmediateBackend(Backend):
         self.name = name
         self.memory = memory
         self.has_data = True
+        self.on_host = True
         self.immediate = True
         self.owner = len(owners)
         owners.append(memory)
@@ -51,6 +53,7 @@ class MetaBackend(Backend):
         self.name = "meta"
         self.memory = NoMemory()
         self.has_data = False
+        self.on_host = True
         self.immediate = False
         self.owner = -1
 
@@ -61,11 +64,19 @@ class MetaBackend(Backend):
         """Nothing is ever pending."""
 
 
+class Makers:
+    """What makes the backends of device types at their first use; set once at import."""
+
+    cuda: Callable[[Device], Backend]
+
+
 class LaunchDoor:
     """Hands plans to their backend and writes the trace event; a singleton, `door`."""
 
     def __init__(self) -> None:
         self.launches = 0
+        # Backends that gather launches in windows.
+        self.windowed: tuple[Backend, ...] = ()
 
     def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Launch ``plan`` on ``operands`` (outputs first, then inputs)."""
@@ -77,6 +88,11 @@ class LaunchDoor:
             plan.kernel.run(plan, operands, numbers)
         else:
             plan.backend.submit(plan, operands, numbers)
+
+    def boundary(self) -> None:
+        """A point at which a loop repeats itself: the end of backward, of an optimizer's step."""
+        for backend in self.windowed:
+            backend.boundary()
 
     def _traced(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         start = time.perf_counter_ns()
@@ -103,10 +119,14 @@ def register_backend(device: Device, backend: Backend) -> None:
 def backend_of(device: Device) -> Backend:
     """The backend of a device; raises RuntimeError where there is none."""
     found = backends.get(device)
+    if found is None and device.type == "cuda":
+        found = backends[device] = makers.cuda(device)
+        door.windowed = (*door.windowed, found)
     if found is None:
         raise RuntimeError(f"device {device} is not available: no backend is registered for it")
     return found
 
 
 backends: dict[Device, Backend] = {}
+makers = Makers()
 door = LaunchDoor()

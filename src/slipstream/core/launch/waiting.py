@@ -1,10 +1,10 @@
-"""The one place where the host waits for a device."""
+"""The one place where the host waits for a device, or reads what it wrote."""
 
 from __future__ import annotations
 
 import time
 
-from slipstream.core.launch.door import backends, emit
+from slipstream.core.launch.door import backend_of, backends, emit
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.modes import modes
 
@@ -20,3 +20,14 @@ def wait(device: Device, reason: str) -> None:
     start = time.perf_counter_ns()
     backend.wait()
     emit("wait", reason, start, time.perf_counter_ns(), {"device": str(device)})
+
+
+def read(device: Device, address: int, nbytes: int, reason: str) -> bytes:
+    """Bytes of a device's memory, once the current stream has written them: a wait too."""
+    backend = backend_of(device)
+    if modes.listeners is None:
+        return backend.read_back(address, nbytes)
+    start = time.perf_counter_ns()
+    data = backend.read_back(address, nbytes)
+    emit("wait", reason, start, time.perf_counter_ns(), {"device": str(device)})
+    return data

@@ -10,6 +10,7 @@ cdef extern from "stdlib.h":
 
 cdef class Allocator(Memory):
     cdef readonly Py_ssize_t granularity
+    cdef public Py_ssize_t slab_granularity
     cdef readonly list shelves
     cdef readonly Segments large
     cdef public long long live_bytes
@@ -18,13 +19,15 @@ cdef class Allocator(Memory):
     cdef public long long requested_given
     cdef readonly Flow large_blocks
     cdef readonly Flow large_bytes
-    cdef readonly object pieces
+    cdef public object pieces
     cdef public long long retries
     cdef public long long failures
+    cdef public tuple rungs
+    cdef public long long collect_above
     cdef public list callbacks
     cdef public object drain
     cdef public object error
-    cdef object listener
+    cdef readonly object listener
     cdef list table
     cdef Py_ssize_t small
     cdef Py_ssize_t round_up

@@ -19,7 +19,7 @@ import cython
 
 from slipstream.core.memory.flows import Flow
 from slipstream.core.memory.heaps import HeapShelf
-from slipstream.core.memory.ladder import SMALL, climb, empty, round_up
+from slipstream.core.memory.ladder import RUNGS, SMALL, climb, empty, round_up
 from slipstream.core.memory.pieces import LOCK, Pieces, Provider
 from slipstream.core.memory.segments import Segments
 from slipstream.core.memory.slabs import Shelf, Slab
@@ -53,12 +53,14 @@ class Allocator(Memory):
 
     ``callbacks``: called with the size before more memory is reserved, they may free blocks;
     ``drain``: called when memory runs out, it sends what is recorded and waits;
-    ``error``: makes the exception from (allocator, size).  An allocator is not taken down before
+    ``error``: makes the exception from (allocator, size); ``collect_above``: free memory is given
+    back before more than so many bytes are reserved, 0 for never.  An allocator is not taken down before
     the process ends: blocks may come back until then.
     """
 
     def __init__(self, provider: Provider) -> None:
         self.granularity = provider.granularity
+        self.slab_granularity = provider.granularity
         self.round_up = provider.minimum - 1
         self.shift = provider.minimum.bit_length() - 1
         kind = Shelf if cython.compiled else HeapShelf
@@ -73,6 +75,8 @@ class Allocator(Memory):
         self.pieces = Pieces(provider)
         self.retries = 0
         self.failures = 0
+        self.rungs = RUNGS
+        self.collect_above = 0
         self.callbacks: list[Callable[[int], Any]] = []
         self.drain: Callable[[], Any] | None = None
         self.error: Callable[[Any, int], BaseException] = out_of_memory
@@ -318,6 +322,9 @@ class Allocator(Memory):
         self.settle()
         self.large.stretch(more)
         return self.take(nbytes)
+
+    def before_release(self, restore: Callable[..., Any], *arguments: Any) -> None:
+        """Memory goes back to the provider; ``restore`` puts it back if an error comes between."""
 
     def empty_cache(self) -> None:
         """Release all memory that can be: segments, slabs and ends in which no block is used."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from operator import attrgetter
 
-from slipstream.core.memory.slabs import Slab, growth
+from slipstream.core.memory.slabs import Judge, Slab, growth
 
 BASE = attrgetter("base")
 
@@ -42,6 +42,19 @@ class HeapShelf:
         if address == self.frontier:
             self.advance()
         self.taken += 1
+        return address
+
+    def take_where(self, judge: Judge) -> int:
+        """`take`, from the slots that ``judge`` accepts; no other thread may come between."""
+        passed = []
+        while True:
+            address = self.take()
+            if not address or judge.accepts(address):
+                break
+            passed.append(address)
+        for other in passed:
+            heappush(self.heap, other)
+        self.taken -= len(passed)
         return address
 
     def advance(self) -> None:

@@ -30,11 +30,14 @@ def climb(allocator: Any, nbytes: int) -> int:
     Raises what ``allocator.error`` makes where there is no memory; nothing has changed then,
     but for free memory that was given back to the provider.
     """
-    address = call_back(allocator, nbytes) or grow(allocator, nbytes)
+    address = call_back(allocator, nbytes)
+    if not address and allocator.collect_above:
+        release_old(allocator, nbytes)
+    address = address or grow(allocator, nbytes)
     if address:
         return address
     allocator.retries += 1
-    for rung in (release_enough, wait, collect, release_all):
+    for rung in allocator.rungs:
         address = rung(allocator, nbytes)
         if address:
             return address
@@ -53,6 +56,13 @@ def call_back(allocator: Any, nbytes: int) -> int:
     for callback in tuple(allocator.callbacks):
         callback(nbytes)
     return allocator.retake(nbytes)
+
+
+def release_old(allocator: Any, nbytes: int) -> None:
+    """Rung: keep what is reserved below a threshold, if free memory that is cached allows."""
+    while allocator.pieces.held() + nbytes > allocator.collect_above:
+        if not release_one(allocator, nbytes):
+            return
 
 
 def again(allocator: Any, nbytes: int) -> int:
@@ -94,13 +104,17 @@ def release_all(allocator: Any, nbytes: int) -> int:
     return again(allocator, nbytes)
 
 
+# What is tried where the provider has no more; see `climb`.
+RUNGS = (release_enough, wait, collect, release_all)
+
+
 def empty(allocator: Any) -> None:
     """Release every segment, end of a segment and slab in which no block is in use."""
     while release_one(allocator, 0):
         pass
 
 
-def exclusive(work: Callable[..., int], allocator: Any, *arguments: Any) -> int:
+def exclusive(work: Callable[..., Any], allocator: Any, *arguments: Any) -> Any:
     """Let ``work`` change the growing segment and its piece together, one thread at a time.
 
     Return 0 where the collector, in the middle of such work, runs what asks for more of it.
@@ -117,30 +131,43 @@ def exclusive(work: Callable[..., int], allocator: Any, *arguments: Any) -> int:
 
 def release_one(allocator: Any, nbytes: int) -> int:
     """Release one free piece, best one of ``nbytes``; return its size, 0 where there is none."""
-    return (
-        exclusive(release_segment, allocator, nbytes)
-        or exclusive(trim, allocator)
-        or release_slab(allocator)
-    )
+    return release_segment(allocator, nbytes) or trim(allocator) or release_slab(allocator)
 
 
 def release_segment(allocator: Any, nbytes: int) -> int:
     """Release the free segment nearest above ``nbytes``; return its size, 0 for none."""
     allocator.settled()
-    block = allocator.alone(allocator.large.drop, nbytes)
-    if block is None:
+    block = exclusive(drop_segment, allocator, nbytes)
+    if not block:
         return 0
+    allocator.before_release(allocator.large.add, block.address, block.size)
     allocator.pieces.release(block.address, block.size, True)
     return block.size
 
 
+def drop_segment(allocator: Any, nbytes: int) -> Any:
+    """Take a free segment out of the pool."""
+    return allocator.alone(allocator.large.drop, nbytes)
+
+
 def trim(allocator: Any) -> int:
-    """Release the free end of the growing segment; return its size, 0 for none."""
-    base = allocator.large.base
-    block = allocator.alone(allocator.large.trim)
-    if block is None:
-        return 0
-    allocator.pieces.shrink(base, block.address - base, block.size)
+    """Release the free end of the growing segment; return its size, 0 for none.
+
+    The segment counts as busy until the provider has its end back; other threads, which must not
+    wait here for what they may hold, make a segment of their own meanwhile.
+    """
+    pieces = allocator.pieces
+    with LOCK:
+        base = allocator.large.base
+        block = None if pieces.busy else allocator.alone(allocator.large.trim)
+        if block is None:
+            return 0
+        pieces.busy = True
+    try:
+        allocator.before_release(allocator.large.stretch, block.size)
+        pieces.shrink(base, block.address - base, block.size)
+    finally:
+        pieces.busy = False
     return block.size
 
 
@@ -149,6 +176,7 @@ def release_slab(allocator: Any) -> int:
     for shelf in allocator.shelves:
         slab = allocator.alone(shelf.drop)
         if slab is not None:
+            allocator.before_release(shelf.add, slab)
             allocator.pieces.release(slab.base, slab.nbytes, False)
             return slab.nbytes
     return 0
@@ -162,7 +190,7 @@ def grow(allocator: Any, nbytes: int) -> int:
 def grow_small(allocator: Any, nbytes: int) -> int:
     """A block of a new slab; one of a single slot if need be."""
     shelf = allocator.shelf(nbytes)
-    granularity = allocator.granularity
+    granularity = allocator.slab_granularity
     for size in (shelf.growth(granularity), round_up(shelf.size, granularity)):
         address = allocator.pieces.reserve(size, False)
         if address:

@@ -63,10 +63,13 @@ class Pieces:
         self.reserved, self.reserved_large = Flow(), Flow()
         self.count, self.count_large = Flow(), Flow()
 
+    def held(self) -> int:
+        """How many bytes are reserved now."""
+        return self.reserved.taken - self.reserved.given
+
     def fits(self, nbytes: int) -> bool:
         """Tell whether so many bytes more are within the limit."""
-        current = self.reserved.taken - self.reserved.given
-        return self.limit == 0 or current + nbytes <= self.limit
+        return self.limit == 0 or self.held() + nbytes <= self.limit
 
     def came(self, nbytes: int, pieces: int, large: bool) -> None:
         """Count what was reserved."""

@@ -1,5 +1,8 @@
 cimport cython
 
+from slipstream.core.memory.slabs cimport Judge
+from slipstream.core.memory.uses cimport Uses
+
 @cython.final
 cdef class Block:
     cdef readonly size_t address
@@ -17,11 +20,15 @@ cdef class Segments:
     cdef readonly size_t base
     cdef Block tail
     cdef list spare
+    cdef public Uses uses
     cdef Py_ssize_t place(self, Py_ssize_t size, size_t address)
     cdef void shelve(self, Block block)
     cdef void unshelve(self, Block block)
     cdef void split(self, Block block, Py_ssize_t size)
     cdef void join(self, Block block, Block after)
     cdef size_t take(self, Py_ssize_t size) except? 0
+    cpdef size_t take_where(self, Py_ssize_t size, Judge judge) except? 0
+    cdef bint is_at(self, Py_ssize_t place, Block block)
+    cdef size_t carve(self, Py_ssize_t place, Py_ssize_t size) except? 0
     cdef Py_ssize_t give(self, size_t address) except -1
     cpdef Block add(self, size_t address, Py_ssize_t size)

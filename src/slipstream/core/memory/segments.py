@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import cython
 
+from slipstream.core.memory.slabs import Judge
+from slipstream.core.memory.uses import Uses
+
 # Records of merged blocks that are kept for the next split.
 SPARES = 64
 
@@ -31,7 +34,8 @@ class Block:
 class Segments:
     """Blocks by best fit: ``holes`` sorted by (size, address), ``live`` by address.
 
-    ``base`` is the address of the segment that may grow, 0 for none; ``tail`` its last block.
+    ``base`` is the address of the segment that may grow, 0 for none; ``tail`` its last block;
+    ``uses`` follows which streams used the holes, where there are several.
     """
 
     def __init__(self, grain: int) -> None:
@@ -41,6 +45,7 @@ class Segments:
         self.spare: list[Block] = []
         self.base = 0
         self.tail: Block | None = None
+        self.uses: Uses | None = None
 
     def place(self, size: cython.Py_ssize_t, address: cython.size_t) -> int:
         """How many holes come before (size, address)."""
@@ -72,6 +77,26 @@ class Segments:
         place: cython.Py_ssize_t = self.place(size, 0)
         if place == len(self.holes):
             return 0
+        return self.carve(place, size)
+
+    def take_where(self, size: cython.Py_ssize_t, judge: Judge) -> int:
+        """`take`, from the holes that ``judge`` accepts by their address."""
+        while not self.spare:
+            self.spare.append(Block())
+        place: cython.Py_ssize_t
+        for place in range(self.place(size, 0), len(self.holes)):
+            block: Block = self.holes[place]
+            # The judge may let others run, who change the holes.
+            if judge.accepts(block.address) and self.is_at(place, block) and self.spare:
+                return self.carve(place, size)
+        return 0
+
+    def is_at(self, place: cython.Py_ssize_t, block: Block) -> bool:
+        """Tell whether a block is the hole at a place."""
+        return place < len(self.holes) and self.holes[place] is block
+
+    def carve(self, place: cython.Py_ssize_t, size: cython.Py_ssize_t) -> int:
+        """Take ``size`` bytes from the hole at a place."""
         block: Block = self.holes[place]
         del self.holes[place]
         block.free = False
@@ -83,6 +108,9 @@ class Segments:
     def split(self, block: Block, size: cython.Py_ssize_t) -> None:
         """Cut a block after ``size`` bytes; the rest becomes a hole."""
         rest: Block = self.spare.pop()
+        uses: Uses | None = self.uses
+        if uses is not None:
+            uses.leave(block.address, block.address + size)
         rest.address = block.address + size
         rest.size = block.size - size
         rest.before = block
@@ -113,8 +141,19 @@ class Segments:
         self.shelve(block)
         return size
 
+    def give_back(self, address: cython.size_t) -> None:
+        """`give`, for callers that are not compiled."""
+        self.give(address)
+
+    def take_any(self, size: cython.Py_ssize_t) -> int:
+        """`take`, for callers that are not compiled."""
+        return self.take(size)
+
     def join(self, block: Block, after: Block) -> None:
         """Add the bytes of the next block to a block."""
+        uses: Uses | None = self.uses
+        if uses is not None:
+            uses.join(block.address, after.address)
         block.size += after.size
         block.after = after.after
         if after.after is not None:

@@ -15,6 +15,9 @@ cdef extern from *:
     """
     int slip_lowest_bit(unsigned long long bits)
 
+cdef class Judge:
+    cdef bint accepts(self, size_t address) except -1
+
 @cython.final
 cdef class Slab:
     cdef readonly size_t base
@@ -27,6 +30,7 @@ cdef class Slab:
     cdef unsigned long long words[64]
     cdef object bits
     cdef void fill(self)
+    cdef void occupy(self, Py_ssize_t slot)
     cpdef bint is_free(self, Py_ssize_t slot)
 
 @cython.final
@@ -38,6 +42,7 @@ cdef class Shelf:
     cdef Slab current
     cdef size_t take(self)
     cdef bint give(self, size_t address) except -1
+    cpdef size_t take_where(self, Judge judge) except? 0
     cdef Slab advance(self, Py_ssize_t start)
     cdef Slab find(self, size_t address)
     cpdef object add(self, Slab slab)

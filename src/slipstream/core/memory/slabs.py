@@ -32,6 +32,14 @@ def growth(size: int, slots: int, granularity: int) -> int:
     return (wanted * size + granularity - 1) // granularity * granularity
 
 
+class Judge:
+    """Says which free blocks may be taken, by their addresses."""
+
+    def accepts(self, address: cython.size_t) -> bool:
+        """Tell whether the free block at an address will do."""
+        return True
+
+
 class Slab:
     """``slots`` slots of ``size`` bytes at ``base``; ``free`` of them are free."""
 
@@ -62,6 +70,17 @@ class Slab:
         else:
             self.words: list[int] = []
             self.bits = (1 << self.slots) - 1
+
+    def occupy(self, slot: cython.Py_ssize_t) -> None:
+        """Make a free slot taken."""
+        self.free -= 1
+        if cython.compiled:
+            bit: cython.ulonglong = cython.cast(cython.ulonglong, 1) << (slot & 63)
+            self.words[slot >> 6] &= ~bit
+            if self.words[slot >> 6] == 0:
+                self.summary &= ~(cython.cast(cython.ulonglong, 1) << (slot >> 6))
+        else:
+            self.bits &= ~(1 << slot)
 
     def is_free(self, slot: cython.Py_ssize_t) -> bool:
         """Tell whether a slot is free."""
@@ -109,6 +128,24 @@ class Shelf:
         lowest = free & -free
         slab.bits = free ^ lowest
         return slab.base + (lowest.bit_length() - 1) * self.size
+
+    def take_where(self, judge: Judge) -> int:
+        """`take`, from the slots that ``judge`` accepts."""
+        slot: cython.Py_ssize_t
+        for each in self.slabs:
+            slab: Slab = each
+            if slab.free == 0:
+                continue
+            for slot in range(slab.slots):
+                address: cython.size_t = slab.base + slot * self.size
+                if not slab.is_free(slot) or not judge.accepts(address):
+                    continue
+                # The judge may let others run, who take the slot.
+                if slab.is_free(slot):
+                    self.taken += 1
+                    slab.occupy(slot)
+                    return address
+        return 0
 
     def advance(self, start: cython.Py_ssize_t) -> Slab | None:
         """Move on to a slab with a free slot, from place ``start`` on; None where all are full."""

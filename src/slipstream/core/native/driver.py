@@ -60,6 +60,11 @@ class Driver:
     launcher: int = 0
     graph_launcher: int = 0
     node_setter: int = 0
+    # What the simulated driver keeps with each piece of work; nothing reads them elsewhere.
+    site: Any = None
+    stamp: int | None = None
+    stamps: list[Any] | None = None
+    moment: int = 0
 
     # -- devices and contexts --
 
@@ -251,6 +256,13 @@ class Driver:
         """The graph that was gathered."""
         raise NotImplementedError
 
+    def captured_kernels(self, graph: int) -> list[tuple[int, Any, bytes]] | None:
+        """(function, (grid, block, shared), parameter block) of a captured chain of kernels.
+
+        None where the graph holds anything else.
+        """
+        raise NotImplementedError
+
     def create_graph(self) -> int:
         """An empty graph."""
         raise NotImplementedError
@@ -314,6 +326,10 @@ class Driver:
     def set_child_node(self, executable: int, node: int, child: int) -> None:
         """Change a child node to another graph of the same topology."""
         raise NotImplementedError
+
+    def status_name(self, status: int) -> str:
+        """The name of a status that a function pointer returned, without its prefix."""
+        return str(status)
 
     # -- what only the simulated driver acts on --
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 TYPES = ("cpu", "cuda", "meta", "delay")
 INDEXED = ("cuda",)
 
@@ -35,6 +37,13 @@ class Device:
         return Device, (self.type, self.index)
 
 
+class Current(threading.local):
+    """The thread's current card: what ``"cuda"`` without an index means."""
+
+    index = 0
+
+
+current = Current()
 _known: dict[tuple[str, int | None], Device] = {}
 
 
@@ -54,7 +63,7 @@ def _parse(kind: str | int, index: int | None) -> Device:
 
 def _make(name: str, index: int | None) -> Device:
     if name in INDEXED:
-        index = 0 if index is None else index
+        index = current.index if index is None else index
     elif index not in (None, 0):
         raise RuntimeError(f"Invalid device string: '{name}:{index}': there is one {name} device")
     else:

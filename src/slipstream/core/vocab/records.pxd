@@ -24,6 +24,7 @@ cdef class Storage:
     cdef public Py_ssize_t version
     cdef public int owner
     cdef public bint read_only
+    cdef public int exported
     cdef public object device
     cdef public object keep
     cdef public object write_site
@@ -38,6 +39,7 @@ cdef class Backend:
     cdef public int owner
     cdef public Memory memory
     cdef public bint has_data
+    cdef public bint on_host
     cdef public bint immediate
     cpdef object submit(self, Plan plan, tuple operands, tuple numbers)
 

@@ -107,6 +107,7 @@ class Storage:
     version: int
     owner: int
     read_only: bool
+    exported: int
     device: Device
     keep: Any
     write_site: tuple[Any, int] | None
@@ -118,6 +119,7 @@ class Storage:
         self.owner = owner
         self.version = 0
         self.read_only = False
+        self.exported = 0
         self.keep = None
         self.write_site = None
 
@@ -139,16 +141,31 @@ class Kernel:
 
 
 class Backend:
-    """A device's way of launching: `launch.submit` hands every plan to one."""
+    """A device's way of launching: `launch.submit` hands every plan to one.
+
+    ``on_host``: its memory is the host's, which NumPy reads and writes.
+    """
 
     name: str
     owner: int
     memory: Memory
     has_data: bool
+    on_host: bool
     immediate: bool
 
     def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Launch ``plan`` now or later, in order."""
+        raise NotImplementedError
+
+    def boundary(self) -> None:
+        """A point at which a loop repeats itself: a window may end here."""
+
+    def read_back(self, address: int, nbytes: int) -> bytes:
+        """Bytes of the device's memory, once all submitted work has written them."""
+        raise NotImplementedError
+
+    def write(self, address: int, data: Any) -> None:
+        """Copy a contiguous buffer of the host to the device's memory, in order."""
         raise NotImplementedError
 
     def wait(self) -> None:
@@ -404,6 +421,7 @@ if not cython.compiled:
             slots, slot).call2(other, self) if _are_operands(other, self) else NotImplemented)
     Storage.version = 0
     Storage.read_only = False
+    Storage.exported = 0
     Storage.keep = None
     Storage.write_site = None
     for _field in ("code", "hooks", "extra"):

@@ -3,7 +3,74 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+
+
+UNITS = {"KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
+
+
+@dataclass(slots=True)
+class SimulatedCard:
+    """The options of the simulated driver.
+
+    SLIPSTREAM_SIM sets them from outside: ``memory=64MiB,devices=2,seed=3,race=1,fail=launch:5``
+    (several calls that fail are separated by ``+``).
+
+    model: which card each device is: V100, T4, A100, L4, H100, H200 or B200.
+    memory: bytes of each device's memory.
+    devices: how many devices there are.
+    seed: of the order in which streams run, and threads of a block.
+    race: whether accesses with no order between them are reported.
+    poison: whether fresh blocks, and shared memory, are filled with 0xff bytes.
+    zero_cost: whether kernels are counted but not run: for measuring what is launched.
+    peer: whether kernels of one device can touch another's memory.
+    fail: for the name of a driver call, which one of these calls fails, counted from 1.
+    compiler: the C++ compiler; empty for $CXX, g++, clang++ or c++, the first that is found.
+    """
+
+    model: str = "H100"
+    memory: int = 1 << 30
+    devices: int = 2
+    seed: int = 0
+    race: bool = True
+    poison: bool = True
+    zero_cost: bool = False
+    peer: bool = False
+    fail: dict[str, int] = field(default_factory=dict)
+    compiler: str = ""
+
+
+def parse_bytes(text: str) -> int:
+    """A count of bytes, such as 4096, 64MiB or 1.5GiB; raises ValueError for anything else."""
+    for unit, shift in UNITS.items():
+        if text.endswith(unit):
+            return int(float(text.removesuffix(unit)) * (1 << shift))
+    return int(text)
+
+
+def parse_card(text: str, compiler: str = "") -> SimulatedCard:
+    """The options of the simulated driver from ``name=value,...``; raises ValueError."""
+    card = SimulatedCard(compiler=compiler)
+    known = {each.name: each.type for each in fields(SimulatedCard)}
+    for item in filter(None, text.split(",")):
+        name, _, value = item.partition("=")
+        kind = known.get(name)
+        if kind is None:
+            raise ValueError(
+                f"SLIPSTREAM_SIM: no option {name!r}; there are {', '.join(sorted(known))}")
+        setattr(card, name, _option(name, kind, value))
+    return card
+
+
+def _option(name: str, kind: object, value: str) -> object:
+    if name == "fail":
+        calls = (item.partition(":") for item in value.split("+"))
+        return {call: int(number or 1) for call, _, number in calls}
+    if kind == "bool":
+        return value not in ("0", "", "false")
+    if kind == "int":
+        return parse_bytes(value)
+    return value
 
 
 @dataclass(slots=True)
@@ -17,12 +84,30 @@ class Settings:
         SLIPSTREAM_PLANS.
     delay_seed: seed of the order in which the ``delay`` device runs the work of its streams.
         SLIPSTREAM_DELAY_SEED.
+    driver: ``auto`` (the machine's CUDA driver where there is one), ``real`` or ``sim``, the
+        simulated one.  SLIPSTREAM_DRIVER.
+    allow_tf32: whether float32 products may be computed in TF32; set by
+        ``backends.cuda.matmul.allow_tf32``, exact by default.
+    memo: whether windows of launches are replayed as graphs.  SLIPSTREAM_MEMO.
+    blocking: wait after every launch, so that an error shows where it was made.
+        SLIPSTREAM_LAUNCH_BLOCKING.
+    cache: the folder of compiled kernels; empty for the user's cache folder.
+        SLIPSTREAM_CACHE.
+    user_cache: where programs keep what they can make again.  XDG_CACHE_HOME, or ~/.cache.
+    simulated: the options of the simulated driver.  SLIPSTREAM_SIM; its compiler also CXX.
     """
 
     core: str = "compiled"
     debug: int = 0
     plans: int = 8192
     delay_seed: int = 0
+    driver: str = "auto"
+    memo: bool = True
+    allow_tf32: bool = False
+    blocking: bool = False
+    cache: str = ""
+    user_cache: str = ""
+    simulated: SimulatedCard = field(default_factory=SimulatedCard)
 
 
 def _from_environment() -> Settings:
@@ -32,6 +117,12 @@ def _from_environment() -> Settings:
         debug=int(read("SLIPSTREAM_DEBUG", "0")),
         plans=int(read("SLIPSTREAM_PLANS", "8192")),
         delay_seed=int(read("SLIPSTREAM_DELAY_SEED", "0")),
+        driver=read("SLIPSTREAM_DRIVER", "auto"),
+        memo=read("SLIPSTREAM_MEMO", "1") != "0",
+        blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
+        cache=read("SLIPSTREAM_CACHE", ""),
+        user_cache=read("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"),
+        simulated=parse_card(read("SLIPSTREAM_SIM", ""), read("CXX", "")),
     )
 
 

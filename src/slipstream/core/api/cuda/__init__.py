@@ -1,0 +1,1 @@
+"""What `slipstream.cuda` offers, on the launching layers."""

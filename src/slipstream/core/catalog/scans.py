@@ -1,0 +1,212 @@
+# cython: annotation_typing=False
+"""Scans: running sums, products and extrema along a dim, and differences."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slipstream.core.catalog import checks, samples
+from slipstream.core.catalog.table import define, ops
+from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
+from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.kernels.cpu import scanning
+from slipstream.core.kernels.cpu.arrays import ArrayKernel
+from slipstream.core.shapes.views import normalize_dim
+from slipstream.core.vocab import dtypes
+
+REAL = ("int", "float")
+
+
+class Running(NamedTuple):
+    """A running extremum and its places."""
+
+    values: Any
+    indices: Any
+
+
+def along(name: str, function: Any) -> Candidate:
+    """A kernel over NumPy arrays that knows the axis."""
+    shared = ArrayKernel(name, function)
+
+    def make(plan: Any, call: Any) -> ArrayKernel:
+        plan.statics = (normalize_dim(call["dim"], max(call.spec("self").ndim, 1)),)
+        return shared
+
+    return Candidate(name, make)
+
+
+def check_dim(call: Any) -> None:
+    """The dim exists."""
+    try:
+        normalize_dim(call["dim"], max(call.spec("self").ndim, 1))
+    except IndexError as failure:
+        raise call.error(IndexError, str(failure)) from None
+
+
+def _summed(call: Any) -> Any:
+    """In place the operand's dtype; else integers and bools give int64."""
+    spec = call.spec("self")
+    dtype = call["dtype"] or (dtypes.int64 if spec.dtype.category < 2 else spec.dtype)
+    if call.form == 1:
+        dtype = spec.dtype
+        if dtype is dtypes.bool_:
+            raise call.error(RuntimeError, f"\"{call.op.name}\" not implemented for 'Bool'")
+    return [(dtype, spec.shape)]
+
+
+def turned(x: Any, dim: int) -> Any:
+    """The order along a dim reversed."""
+    return ops.flip.call((x, (dim,)), None) if x.spec.ndim else x
+
+
+def sum_slope(g: Any, dim: int) -> Any:
+    """Each element is in every sum after it."""
+    return turned(ops.cumsum.call((turned(g, dim), dim), None), dim)
+
+
+def shifted(x: Any, dim: int, first: Any) -> Any:
+    """The elements moved on by one along dim, with a number in the first place."""
+    size = x.spec.shape[dim]
+    head = ops.full_like.call((ops.narrow.call((x, dim, 0, 1), None), first), None)
+    return ops.cat.call(([head, ops.narrow.call((x, dim, 0, size - 1), None)], dim), None)
+
+
+def prod_slope(g: Any, self: Any, dim: int) -> Any:
+    """P[<i] S[i], S[i] = g[i] + x[i + 1] S[i + 1]: right where elements are zero."""
+    if not self.spec.ndim or not self.spec.numel:
+        return g * 1
+    dim = normalize_dim(dim, self.spec.ndim)
+    x = checks.conj(self if self.spec.dtype is g.spec.dtype else ops.cast.call(
+        (self, g.spec.dtype), None))
+    before = shifted(ops.cumprod.call((x, dim), None), dim, 1)
+    factors = turned(shifted(turned(x, dim), dim, 0), dim)
+    return before * ops.linear_recurrence.call((g, factors, dim), None)
+
+
+_SUM = "int dim, *, dtype? dtype=None"
+_forms = {"inplace": True, "out": True, "method": True}
+define(Entry(
+    f"cumsum(Tensor self, {_SUM})", INDEX, shape=_summed, check=check_dim, path="cumsum",
+    gradient={"self": lambda g, dim: sum_slope(g, dim)}, samples=samples.rows,
+    reference=lambda x, dim: np.cumsum(x, dim), **_forms,
+    doc="Running sums along dim; integers and bools give int64, in place their own dtype.",
+), cpu=along("numpy add.accumulate", scanning.accumulated(np.add)))
+define(Entry(
+    f"cumprod(Tensor self, {_SUM})", INDEX, shape=_summed, check=check_dim, path="cumprod",
+    gradient={"self": lambda g, self, dim: prod_slope(g, self, dim)}, samples=samples.rows,
+    reference=lambda x, dim: np.cumprod(x, dim), **_forms,
+    doc="Running products along dim; dtypes as for cumsum; the gradient is right at zeros.",
+), cpu=along("numpy multiply.accumulate", scanning.accumulated(np.multiply)))
+
+
+def _recurrence_factors(g: Any, self: Any, factors: Any, out: Any, dim: int) -> Any:
+    """The slope by a[i]: z[i] y[i + 1], where z is the slope by g."""
+    z = _recurrence_terms(g, factors, dim)
+    later = turned(shifted(turned(out, dim), dim, 0), dim)
+    return z * checks.conj(later)
+
+
+def _recurrence_terms(g: Any, factors: Any, dim: int) -> Any:
+    """z[i] = g[i] + a[i - 1] z[i - 1]: the same recurrence from the other end."""
+    moved = turned(shifted(checks.conj(factors), dim, 0), dim)
+    return turned(ops.linear_recurrence.call((turned(g, dim), moved, dim), None), dim)
+
+
+define(Entry(
+    "linear_recurrence(Tensor self, Tensor factors, int dim)", INDEX,
+    shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape)], path="", method=False,
+    gradient={"self": lambda g, factors, dim: _recurrence_terms(g, factors, dim),
+              "factors": _recurrence_factors},
+    dtypes=("float", "complex"),
+    doc="y[i] = self[i] + factors[i] y[i + 1] along dim, from its end.",
+), cpu=along("numpy, by doubling", scanning.recurrence))
+
+
+def _check_order(call: Any) -> None:
+    checks.no_complex(call)
+    check_dim(call)
+
+
+for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
+    define(Entry(
+        f"{_name}_places(Tensor self, int dim)", INDEX, check=_check_order, path="", method=False,
+        shape=lambda call: [(dtypes.int64, call.spec("self").shape),
+                            (call.spec("self").dtype, call.spec("self").shape)],
+        gradient={"self": lambda grads, out, self_spec, dim: ops.scatter_add.call(
+            (ops.new_zeros.call((grads[1], self_spec.shape), None), dim, out, grads[1]), None)},
+        dtypes=REAL, doc="Places, then values, of the running extremum; the last of equals.",
+    ), cpu=along(f"numpy {_ufunc.__name__}.accumulate", scanning.extremes(_ufunc)))
+
+    def _running(self: Any, dim: int, name: str = _name) -> Any:
+        places, values = getattr(ops, f"{name}_places").call((self, dim), None)
+        return Running(values, places)
+
+    def _running_reference(x: Any, dim: int, ufunc: Any = _ufunc) -> Any:
+        values = ufunc.accumulate(x, dim)
+        shape = [1] * x.ndim
+        shape[dim] = -1
+        index = np.arange(x.shape[dim]).reshape(shape)
+        return values, np.maximum.accumulate(np.where(values == x, index, 0), dim)
+
+    define(Entry(f"{_name}(Tensor self, int dim)", COMPOUND, function=_running, path=_name,
+                 out=False, samples=samples.rows, dtypes=REAL, reference=_running_reference,
+                 doc="(values, indices) of the largest, or smallest, element so far along dim; nan "
+                     "wins, the last of equals."))
+
+
+def _check_floats(call: Any) -> None:
+    check_dim(call)
+    if call.spec("self").dtype.category != 2:
+        raise call.error(NotImplementedError, "\"logcumsumexp\" not implemented for "
+                                              f"'{call.spec('self').dtype.name}'")
+
+
+def _log_slope(g: Any, self: Any, out: Any, dim: int) -> Any:
+    """sum over k >= i of g[k] e^(x[i] - out[k]), with signs apart so that logs add up."""
+    return ops.log_recurrence.call((g, self, out, dim), None)
+
+
+def _log_recurrence(g: Any, self: Any, out: Any, dim: int) -> Any:
+    parts = []
+    for sign in (1, -1):
+        size = ops.clamp.call((g * sign, 0), None)
+        logs = turned(size.log() - out, dim)
+        parts.append((turned(ops.logcumsumexp.call((logs, dim), None), dim) + self).exp())
+    return parts[0] - parts[1]
+
+
+define(Entry("log_recurrence(Tensor self, Tensor source, Tensor sums, int dim)", COMPOUND,
+             function=_log_recurrence, path="", method=False, doc="Gradient of logcumsumexp."))
+define(Entry(
+    "logcumsumexp(Tensor self, int dim)", INDEX, path="logcumsumexp", check=_check_floats,
+    shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape)], inplace=False,
+    out=True, gradient={"self": _log_slope}, samples=samples.rows, dtypes=("float",),
+    reference=lambda x, dim: np.logaddexp.accumulate(x, dim),
+    doc="log of the running sums of exp(self) along dim, without overflow.",
+), cpu=along("numpy logaddexp.accumulate", scanning.logsumexps))
+
+
+def _diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
+    if not self.spec.ndim:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    pieces = [each for each in (prepend, self, append) if each is not None]
+    whole = ops.cat.call((pieces, dim), None) if len(pieces) > 1 else self
+    dim = normalize_dim(dim, self.spec.ndim)
+    for _ in range(min(n, whole.spec.shape[dim])):
+        size = whole.spec.shape[dim] - 1
+        high = ops.narrow.call((whole, dim, 1, size), None)
+        low = ops.narrow.call((whole, dim, 0, size), None)
+        whole = ops.ne.call((high, low), None) if whole.spec.dtype is dtypes.bool_ else high - low
+    return ops.clone.call((whole,), None) if whole is self else whole
+
+
+define(Entry(
+    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)", COMPOUND,
+    function=_diff, path="diff", out=True, reference=lambda x, n=1, dim=-1: np.diff(x, n, dim),
+    samples=samples.with_arguments(((3, 5), ()), ((3, 5), (2,)), ((3, 5), (1, 0))),
+    doc="Differences of neighbours along dim, n times over.",
+))

@@ -1,0 +1,98 @@
+"""Sorting on the CPU: places and values along the last axis, nan counting as the largest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+NARROW = ("float16", "bfloat16")
+# A share of the row above which a whole sort is no slower than a partition.
+MOST = 8
+
+
+def comparable(array: np.ndarray) -> np.ndarray:
+    """The array in a dtype that NumPy sorts fast, with the same order."""
+    return array.astype(np.float32) if array.dtype.name in NARROW else array
+
+
+def rows(array: np.ndarray, dim: int) -> np.ndarray:
+    """The array with its sorted axis last; a scalar as a row of one."""
+    return np.moveaxis(array, dim, -1) if array.ndim else array.reshape(1)
+
+
+def order(source: np.ndarray, descending: bool) -> np.ndarray:
+    """Places in sorted order along the last axis, equals in the order that they have."""
+    if not descending:
+        return np.argsort(source, axis=-1, kind="stable")
+    places = np.argsort(source[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return source.shape[-1] - 1 - places
+
+
+def store(outputs: list[Any], source: np.ndarray, places: np.ndarray, dim: int) -> None:
+    """Write places and the values there to the outputs, which have the axis at ``dim``."""
+    for out, found in zip(outputs, (places, np.take_along_axis(source, places, -1)), strict=True):
+        rows(out, dim)[...] = found
+
+
+def sort(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
+    """All places and values."""
+    dim, descending = plan.statics
+    source = rows(inputs[0], dim)
+    if source.size:
+        store(outputs, source, order(comparable(source), descending), dim)
+
+
+def topk(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
+    """The k largest or smallest, sorted."""
+    dim, largest, k = plan.statics
+    source = rows(inputs[0], dim)
+    if not outputs[0].size:
+        return
+    keys = comparable(source)
+    size = keys.shape[-1]
+    if k * MOST > size:
+        store(outputs, source, order(keys, largest)[..., :k], dim)
+        return
+    if largest:
+        chosen = np.argpartition(keys, size - k, -1)[..., size - k:]
+    else:
+        chosen = np.argpartition(keys, k - 1, -1)[..., :k]
+    # In the order of their places first, so that equals come out as in a stable sort.
+    chosen = np.sort(chosen, -1)
+    ranked = order(np.take_along_axis(keys, chosen, -1), largest)
+    store(outputs, source, np.take_along_axis(chosen, ranked, -1), dim)
+
+
+def kth(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
+    """Place and value of the k-th smallest; with ``nans`` the first nan where there is one."""
+    dim, k, nans = plan.statics
+    source = rows(inputs[0], dim)
+    if not source.size:
+        return
+    keys = comparable(source)
+    places = order(keys, False)[..., k - 1:k]
+    if nans and keys.dtype.kind == "f":
+        missing = np.isnan(keys)
+        first = missing.argmax(-1)[..., None]
+        places = np.where(missing.any(-1)[..., None], first, places)
+    for out, found in zip(outputs, (places, np.take_along_axis(source, places, -1)), strict=True):
+        out[...] = found.reshape(out.shape)
+
+
+def searchsorted(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...],
+                 plan: Any) -> None:
+    """For each value the place where it goes in its sorted row."""
+    side, shared = plan.statics
+    out, (table, values) = outputs[0], inputs[:2]
+    table, values = comparable(table), comparable(values)
+    if len(inputs) > 2:
+        table = np.take_along_axis(table, inputs[2], -1)
+    common = np.result_type(table, values)
+    table, values = table.astype(common, copy=False), values.astype(common, copy=False)
+    if shared:
+        out[...] = np.searchsorted(table, values, side)
+        return
+    lead = table.shape[:-1]
+    for place in np.ndindex(lead):
+        out[place] = np.searchsorted(table[place], values[place], side)

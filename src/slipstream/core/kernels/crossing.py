@@ -1,0 +1,48 @@
+"""Copies between the host and devices whose memory it cannot reach."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from slipstream.core.kernels.cpu.arrays import array_of
+from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.waiting import read
+from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.records import Kernel, Plan, TensorBase
+
+
+class CrossingKernel(Kernel):
+    """Moves the bytes of a dense tensor to another device; both sides have the same strides."""
+
+    name = "copy between devices"
+
+    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Copy; the host waits where the bytes come to it."""
+        target, source = operands
+        nbytes = source.spec.nbytes
+        if not nbytes:
+            return
+        if backend_of(source.spec.device).on_host:
+            data: Any = array_of(address_of(source), (nbytes,), (1,), dtypes.uint8.numpy)
+        else:
+            data = read(source.spec.device, address_of(source), nbytes, "to")
+        if backend_of(target.spec.device).on_host:
+            ctypes.memmove(address_of(target), data, nbytes)
+        else:
+            backend_of(target.spec.device).write(address_of(target), data)
+
+
+def address_of(tensor: TensorBase) -> int:
+    """Where a tensor's first element lies."""
+    return tensor.storage.address + tensor.offset * tensor.spec.itemsize
+
+
+def refuses_hosts(call: Any) -> str:
+    """Between devices whose memory is the host's there is nothing to cross."""
+    devices = (call.spec("self").device, call.device())
+    return "both sides are the host's memory" if all(
+        backend_of(device).on_host for device in devices) else ""
+
+
+crossing_kernel = CrossingKernel()

@@ -1,0 +1,174 @@
+"""Column kernels: what is reduced lies far apart, and its neighbours belong to other results.
+
+A thread takes a vector of neighbouring columns and walks down; the rows of threads of a block
+share the way between them.  Where columns are few the way is also split between blocks.
+"""
+
+from __future__ import annotations
+
+from slipstream.core.kernels.cuda import access
+from slipstream.core.kernels.cuda.access import ONCE, REPEAT, STEP, VECTOR
+from slipstream.core.kernels.cuda.reducing import ReduceWriter
+from slipstream.core.kernels.cuda.stages import LINE, PLACES
+
+
+class ColumnWriter(ReduceWriter):
+    """Writes a column kernel; row values are arrays with one value for each of V columns."""
+
+    suffix = "_column"
+
+    def start(self) -> None:
+        """The thread's columns, and where its operands are."""
+        lines, plan, formula = self.lines, self.plan, self.formula
+        lines.add("const uint32_t tiles = (uint32_t)tail.tiles;",
+                  "const int64_t row = blockIdx.x / tiles;",
+                  f"const int64_t column = ((int64_t)(blockIdx.x % tiles) * blockDim.x "
+                  f"+ threadIdx.x) * {plan.vector};",
+                  "const bool mine = column < tail.columns;",
+                  f"const int64_t left = mine ? {plan.vector} : 0;")
+        if self.split:
+            lines.add("const int64_t begin = blockIdx.y * tail.span;",
+                      "const int64_t end = slip_least(begin + tail.span, tail.length);")
+        else:
+            lines.add("const int64_t begin = 0, end = tail.length;")
+        lines.add(*access.coordinates("row", plan.outer, "row", plan.wide))
+        for place, name in enumerate(formula.pointers):
+            const = "" if place < formula.outputs else "const "
+            where = access.offset("row", plan.outer, place, wide=True)
+            step = self.step_of(place)
+            lines.add(f"{const}{formula.stored(place)}* {name}_column = {name} + "
+                      f"({where} + column * {step});")
+        lines.add(f"const bool fits = {self.fits_checks()};")
+        self._name_lines()
+
+    def _name_lines(self) -> None:
+        """Row values are named by their column."""
+        for value in (*self.once(), *self.line_values):
+            place = (self.stages.is_fold(value)
+                     and self.stages.step(value).primitive in PLACES)
+            self.names[value] = self.formula.values[value] + ("[e].index" if place else "[e]")
+
+    def declare_line_input(self, value: int) -> None:
+        """Load an input that is one value a column."""
+        formula, lines, vector = self.formula, self.lines, self.plan.vector
+        place = formula.outputs + value
+        name = formula.pointers[place]
+        lines.add(f"const {self.vector_type(place)} {name}_ones = {self._read_line(place)};",
+                  f"{formula.type_of(value)} x{value}[{vector}];")
+        lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        lines.add(f"x{value}[e] = {formula.loaded(value, f'{name}_ones.get(e)')};")
+        lines.close()
+
+    def _read_line(self, place: int) -> str:
+        formula = self.formula
+        types = f"{formula.stored(place)}, {self.plan.vector}"
+        where = f"{formula.pointers[place]}_column"
+        kind = self.plan.kinds[place]
+        if kind == VECTOR:
+            return f"slip_read<{types}>({where}, left, fits)"
+        return f"slip_gather<{types}>({where}, left, {self.step_of(place)})"
+
+    def once(self) -> list[int]:
+        """The inputs that are one value a column, by level; others are read down the way."""
+        return [value for value in range(len(self.formula.program.inputs))
+                if self.stages.level[value] == LINE]
+
+    def open_elements(self) -> int:
+        """Open the loop down the columns."""
+        lines, plan = self.lines, self.plan
+        lines.open("if (mine)")
+        lines.loop("for (int64_t j = begin + threadIdx.y; j < end; j += blockDim.y)",
+                   "#pragma unroll 4")
+        lines.add(*access.coordinates("at", plan.inner, "j", plan.wide))
+        return 2
+
+    def place_of(self, operand: int) -> str:
+        """Where the vector of an operand lies, seen from the top of its column."""
+        plan = self.plan
+        return f"({access.offset('at', plan.inner, operand, True, plan.outer + 1)})"
+
+    def step_of(self, place: int) -> str:
+        """The word of an operand's step from column to column."""
+        return f"tail.step{place}s[{self.plan.outer}]"
+
+    def index(self) -> str:
+        """The number of an element on the way down."""
+        return "j"
+
+    def accumulator(self, value: int) -> str:
+        """A reduction has one accumulator for each column."""
+        return f"{self.formula.values[value]}[e]"
+
+    def add_line_step(self, value: int) -> None:
+        """A value for each column."""
+        formula, lines, vector = self.formula, self.lines, self.plan.vector
+        name = formula.values[value]
+        lines.add(f"{formula.type_of(value)} {name}[{vector}];")
+        lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        lines.add(f"{name}[e] = {formula.expression(value, self.names)};")
+        lines.close()
+
+    def declare_fold(self, value: int) -> None:
+        """The accumulators of a reduction."""
+        lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
+        lines.add(f"fold_{name}::type {name}[{vector}];")
+        lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        lines.add(f"{name}[e] = fold_{name}::identity();")
+        lines.close()
+
+    def finish_fold(self, value: int) -> None:
+        """Every row of threads gets the results."""
+        name, plan = self.formula.values[value], self.plan
+        self.lines.add(f"slip_fold_columns<fold_{name}, {plan.vector}, {plan.threads}>({name});")
+
+    def leave_part(self, value: int) -> None:
+        """Write the block's results to scratch memory."""
+        lines = self.lines
+        self.finish_fold(value)
+        lines.open("if (mine && threadIdx.y == 0)")
+        lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+        self.write_part(value, self._part("blockIdx.y"), f"{self.formula.values[value]}[e]")
+        lines.close(2)
+
+    def _part(self, chunk: str) -> str:
+        return f"({chunk} * tail.rows + row) * tail.columns + column + e"
+
+    def join_parts(self, value: int) -> None:
+        """Join the results of the blocks that shared the way, in order."""
+        lines, name = self.lines, self.formula.values[value]
+        self.declare_fold(value)
+        lines.open("if (mine)")
+        lines.open("for (int64_t c = threadIdx.y; c < tail.chunks; c += blockDim.y)")
+        lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+        part = self.part_value(value, self._part("c"))
+        lines.add(f"{name}[e] = fold_{name}::join({name}[e], {part});")
+        lines.close(3)
+        self.finish_fold(value)
+
+    def store_lines(self) -> None:
+        """The first row of threads writes the columns' values."""
+        formula, lines, vector = self.formula, self.lines, self.plan.vector
+        places = [place for place, output in enumerate(formula.program.outputs)
+                  if self.stages.level[output.value] <= LINE]
+        if not places:
+            return
+        if not self.stages.fold_values:
+            lines.add("__syncthreads();")
+        first = " && blockIdx.y == 0" if self.split else ""
+        lines.open(f"if (mine && threadIdx.y == 0{first})")
+        for place in places:
+            name = formula.pointers[place]
+            value = formula.program.outputs[place].value
+            lines.add(f"{self.vector_type(place)} {name}_ones = {{}};")
+            lines.loop(f"for (int e = 0; e < {vector}; e++)")
+            lines.add(f"{name}_ones.set(e, {formula.narrowed(place, self.names[value])});")
+            lines.close()
+            if self.plan.kinds[place] == VECTOR:
+                lines.add(f"slip_write({name}_column, {name}_ones, {vector}, fits);")
+            else:
+                lines.add(f"slip_scatter({name}_column, {name}_ones, {vector}, "
+                          f"{self.step_of(place)});")
+        lines.close()
+
+
+__all__ = ["ONCE", "REPEAT", "STEP", "ColumnWriter"]

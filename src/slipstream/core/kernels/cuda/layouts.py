@@ -1,0 +1,294 @@
+"""From shapes and strides to the plan of a row or column kernel, its launches and its words.
+
+Everything here follows from shapes, strides and dtypes alone, never from addresses or the card:
+so does the order of every reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from slipstream.core.kernels.cuda import access
+from slipstream.core.kernels.cuda.access import (
+    FLAT,
+    ONCE,
+    REPEAT,
+    STEP,
+    VECTOR,
+    Ints,
+    Words,
+    power_of_two,
+    rounded_up,
+)
+from slipstream.core.kernels.cuda.reducing import ReducePlan
+from slipstream.core.kernels.cuda.stages import EACH, Stages
+from slipstream.core.kernels.cuda.writing import SIZES, Formula
+from slipstream.core.shapes.collapse import collapse
+
+WARP = 32
+BLOCK = 256
+# Threads of a row that is too long for registers, and most threads of one that is not.
+LONG_BLOCK = 512
+# Bytes that a thread may keep in registers, and in how many vectors.
+KEPT_BYTES = 256
+KEPT_VECTORS = 8
+# Rows are spread over more threads while there are fewer in all than this.
+BUSY_THREADS = 65536
+# Fewer rows than this are split between blocks where they are long.
+FEW_ROWS = 64
+LONG_ROW = 65536
+CHUNK = 16384
+# Blocks of a split kernel, about, and how far a thread walks down columns at least.
+BLOCKS = 1024
+WALK = 8
+# Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
+COLUMN_BYTES = 32
+MOST_COLUMNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A domain cut into rows: dims that stay and dims that are reduced, collapsed.
+
+    ``outer_steps`` and ``inner_steps`` have a tuple for each operand, outputs first.
+    """
+
+    outer: Ints
+    inner: Ints
+    outer_steps: tuple[Ints, ...]
+    inner_steps: tuple[Ints, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return access.count_of(self.outer)
+
+    @property
+    def length(self) -> int:
+        """How many elements a row has."""
+        return access.count_of(self.inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row."""
+
+    plan: ReducePlan
+    words: Words
+    block: tuple[int, int]
+    blocks: int
+    chunks: int
+
+
+class Reduction:
+    """What the schedules must know of a program, whatever the shapes."""
+
+    def __init__(self, formula: Formula) -> None:
+        stages = formula.stages
+        self.stages: Stages = stages
+        self.itemsizes = [dtype.itemsize for dtype in formula.dtypes]
+        levels = [stages.level[output.value] for output in formula.program.outputs]
+        self.levels = levels + stages.level[:len(formula.program.inputs)]
+        self.outputs = formula.outputs
+        self.fold_bytes = max([formula.fold_bytes(value) for value in stages.fold_values],
+                              default=1)
+        self.kept_bytes = sum(SIZES[formula.program.class_of(value)] for value in stages.kept())
+        self.full = [place for place, level in enumerate(self.levels) if level == EACH]
+
+
+def space_of(reduction: Reduction, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Space:
+    """Cut a domain; the order of the dims that stay follows the largest operands."""
+    places = [*[place for place in reduction.full if place >= reduction.outputs],
+              *[place for place in reduction.full if place < reduction.outputs]]
+    places += [place for place in range(len(strides)) if place not in places]
+    kept = [dim for dim in range(len(domain)) if dim not in reduced]
+
+    def part(dims: Sequence[int], sort: bool) -> tuple[Ints, tuple[Ints, ...]]:
+        sizes = [domain[dim] for dim in dims]
+        steps = [[strides[place][dim] for dim in dims] for place in places]
+        found, columns = collapse(sizes, steps, sort=sort)
+        back = dict(zip(places, columns, strict=True))
+        return found, tuple([back[place] for place in range(len(strides))])
+
+    outer, outer_steps = part(kept, True)
+    inner, inner_steps = part(reduced, not reduction.stages.ordered)
+    return Space(outer, inner, outer_steps, inner_steps)
+
+
+def goes_down(reduction: Reduction, space: Space) -> bool:
+    """Whether neighbours in memory belong to different rows: then a column kernel runs."""
+    if not space.outer or space.length == 0:
+        return False
+    for place in reduction.full:
+        inner, outer = space.inner_steps[place], space.outer_steps[place]
+        if place < reduction.outputs or not (any(inner) or not space.inner):
+            continue
+        near = abs(outer[-1])
+        return near > 0 and (not inner or abs(inner[-1]) > near)
+    return False
+
+
+def cut(reduction: Reduction, space: Space) -> list[Cut]:
+    """The launches of a reduction over a space: one, or one for each stage."""
+    if goes_down(reduction, space):
+        return _cut_columns(reduction, space)
+    return _cut_rows(reduction, space)
+
+
+# ---- rows ----
+
+
+def _row_kinds(reduction: Reduction, space: Space) -> list[str]:
+    kinds = []
+    for place, level in enumerate(reduction.levels):
+        steps = space.inner_steps[place]
+        if level != EACH or not any(steps):
+            # A full output has one element where all rows have.
+            full_output = level == EACH and place < reduction.outputs
+            kinds.append(FLAT if full_output else ONCE)
+        elif access.is_flat(space.inner, steps):
+            kinds.append(FLAT)
+        else:
+            kinds.append({1: VECTOR, 0: REPEAT}.get(steps[-1], STEP))
+    return kinds
+
+
+def _row_vector(reduction: Reduction, space: Space, kinds: Sequence[str]) -> int:
+    """Elements of a vector: no vector crosses the end of a row or of its innermost dim."""
+    whole = [place for place, kind in enumerate(kinds) if kind in (FLAT, VECTOR)]
+    if not whole:
+        return 1
+    vector = access.elements_of([reduction.itemsizes[place] for place in reduction.full
+                                 if kinds[place] != ONCE])
+    vector = power_of_two(space.length, vector)
+    if any(kind in (VECTOR, REPEAT, STEP) for kind in kinds):
+        vector = power_of_two(space.inner[-1], vector)
+    for place in whole:
+        for step in (*space.outer_steps[place], *space.inner_steps[place][:-1]):
+            vector = power_of_two(step, vector)
+    return vector
+
+
+def _keep(reduction: Reduction, kinds: Sequence[str], shared: Sequence[bool],
+          vector: int) -> int:
+    """How many vectors of a row a thread may keep."""
+    stored = sum([reduction.itemsizes[place] for place in reduction.full
+                  if place >= reduction.outputs and kinds[place] != ONCE and not shared[place]])
+    fitting = KEPT_BYTES // max(vector * (stored + reduction.kept_bytes), 1)
+    return min(rounded_up(fitting + 1) // 2, KEPT_VECTORS) or 1
+
+
+def _lanes(vectors: int, most: int, rows: int) -> tuple[int, int]:
+    """(threads of a row, vectors that each keeps, or 0)."""
+    if vectors <= WARP:
+        return rounded_up(vectors), 1
+    keep = min(most, rounded_up(-(-vectors // WARP)))
+    lanes = WARP * -(-vectors // (WARP * keep))
+    while keep > 1 and rows * lanes < BUSY_THREADS and 2 * lanes <= LONG_BLOCK:
+        keep //= 2
+        lanes = WARP * -(-vectors // (WARP * keep))
+    return (LONG_BLOCK, 0) if lanes > LONG_BLOCK else (lanes, keep)
+
+
+def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
+    kinds = _row_kinds(reduction, space)
+    vector = _row_vector(reduction, space, kinds)
+    outer = space.outer or (1,)
+    outer_steps = space.outer_steps if space.outer else ((0,),) * len(kinds)
+    rows, vectors = space.rows, space.length // vector
+    shared = [rows > 1 and not any(steps) for steps in space.outer_steps]
+    taken = any(kind in (VECTOR, REPEAT, STEP) for kind in kinds)
+    lanes, keep = _lanes(vectors, _keep(reduction, kinds, shared, vector), rows)
+    words: Words = {"rows": [rows], "vectors": [vectors], "span": [vectors], "chunks": [1],
+                    **access.space_words(outer, "row")}
+    if taken:
+        words |= access.space_words(space.inner, "at")
+    for place in range(len(kinds)):
+        inner = space.inner_steps[place] if taken else ()
+        words[f"step{place}s"] = [*outer_steps[place], *inner]
+    plan = ReducePlan(False, tuple(kinds), tuple(shared), vector, keep, len(outer),
+                      len(space.inner) if taken else 0, BLOCK if lanes <= BLOCK else LONG_BLOCK,
+                      _wide(space))
+    if rows < FEW_ROWS and space.length >= LONG_ROW:
+        return _split_rows(reduction, replace(plan, keep=0, threads=BLOCK), words, rows)
+    several = max(BLOCK // 2 // lanes, 1)
+    return [Cut(plan, words, (lanes, several), -(-rows // several), 1)]
+
+
+def _wide(space: Space) -> bool:
+    return max(space.rows, space.length,
+               *[access.reach(space.inner, steps) for steps in space.inner_steps]) >= access.NARROW
+
+
+def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, rows: int) -> list[Cut]:
+    vectors = words["vectors"][0]
+    chunks = min(-(-vectors * plan.vector // CHUNK), max(BLOCKS // rows, 1))
+    span = -(-vectors // chunks)
+    words = {**words, "span": [span], "chunks": [-(-vectors // span)]}
+    return _staged(reduction, Cut(plan, words, (BLOCK, 1), rows, words["chunks"][0]))
+
+
+def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
+    """A launch for each stage; the last one needs no chunks where it writes rows only."""
+    stages = reduction.stages
+    cuts = [replace(cut, plan=replace(cut.plan, stage=stage)) for stage in range(stages.last + 1)]
+    if not stages.full_outputs:
+        cuts[-1] = replace(cuts[-1], chunks=1)
+    return cuts
+
+
+# ---- columns ----
+
+
+def _column_vector(reduction: Reduction, space: Space) -> int:
+    """Columns of a thread."""
+    whole = [place for place, steps in enumerate(space.outer_steps) if steps[-1] == 1]
+    full = [reduction.itemsizes[place] for place in reduction.full
+            if space.outer_steps[place][-1] == 1]
+    vector = min(access.elements_of(full), MOST_COLUMNS,
+                 max(COLUMN_BYTES // reduction.fold_bytes, 1))
+    vector = power_of_two(space.outer[-1], vector)
+    for place in whole:
+        inner = space.inner_steps[place] if reduction.levels[place] == EACH else ()
+        for step in (*space.outer_steps[place][:-1], *inner):
+            vector = power_of_two(step, vector)
+    return vector
+
+
+def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
+    vector = _column_vector(reduction, space)
+    inner = space.inner or (1,)
+    inner_steps = space.inner_steps if space.inner else ((0,),) * len(space.outer_steps)
+    batches, columns = space.outer[:-1], space.outer[-1]
+    kinds = []
+    for place, level in enumerate(reduction.levels):
+        near = {1: VECTOR, 0: REPEAT}.get(space.outer_steps[place][-1], STEP)
+        kinds.append(STEP if level != EACH and near == REPEAT else near)
+    wide, high = _column_block(columns // vector, space.length)
+    tiles = -(-columns // (wide * vector))
+    words: Words = {"rows": [access.count_of(batches)], "columns": [columns], "tiles": [tiles],
+                    "length": [space.length], "span": [space.length], "chunks": [1],
+                    **access.space_words(batches, "row"), **access.space_words(inner, "at")}
+    for place in range(len(kinds)):
+        full = reduction.levels[place] == EACH
+        words[f"step{place}s"] = [*space.outer_steps[place],
+                                  *(inner_steps[place] if full else (0,) * len(inner))]
+    plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, 0, len(batches),
+                      len(inner), BLOCK, _wide(space))
+    blocks = tiles * access.count_of(batches)
+    whole = Cut(plan, words, (wide, high), blocks, 1)
+    chunks = min(-(-space.length // (high * WALK)), -(-BLOCKS // blocks))
+    if chunks < 2 or space.rows * space.length < LONG_ROW:
+        return [whole]
+    span = -(-space.length // chunks)
+    words = {**words, "span": [span], "chunks": [-(-space.length // span)]}
+    return _staged(reduction, replace(whole, words=words, chunks=words["chunks"][0]))
+
+
+def _column_block(vectors: int, length: int) -> tuple[int, int]:
+    """(threads side by side, threads down the columns) of a block."""
+    wide = rounded_up(vectors)
+    high = max(rounded_up(length // WALK + 1) // 2, 1)
+    high = min(high, BLOCK // min(wide, WARP))
+    return min(wide, BLOCK // high), high

@@ -1,0 +1,351 @@
+"""The CUDA C++ that goes before every kernel of ours; nothing is included, by NVRTC or the host.
+
+The simulated driver compiles the same text with the host's compiler over a header of its own, which
+defines ``SLIP_SIMULATED`` and the checked pointers.  Both branches give the same bits, but for the
+payload of a nan.
+"""
+
+from __future__ import annotations
+
+from slipstream.core.kernels.cuda.prelude_numbers import NUMBERS
+
+_TYPES = r"""
+#ifndef SLIP_SIMULATED
+// A kernel uses a few of the functions only.
+#pragma nv_diag_suppress 177
+#endif
+#define SLIP_DEVICE static __device__ __forceinline__
+
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+
+#define INT64_MIN (-9223372036854775807ll - 1)
+#define INT64_MAX 9223372036854775807ll
+#undef NAN
+#undef INFINITY
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+
+struct slip_float16 { uint16_t bits; };
+struct slip_bfloat16 { uint16_t bits; };
+struct __align__(8) slip_c64 { float re, im; };
+struct __align__(16) slip_c128 { double re, im; };
+"""
+
+# The simulated driver's header has its own of these.
+_POINTERS = r"""
+#ifndef SLIP_SIMULATED
+#define SLIP_POINTER(...) __VA_ARGS__*
+template <class V, class T> SLIP_DEVICE V slip_load(const T* p) {
+    return *reinterpret_cast<const V*>(p);
+}
+template <class V, class T> SLIP_DEVICE void slip_store(T* p, V v) {
+    *reinterpret_cast<V*>(p) = v;
+}
+template <class T> SLIP_DEVICE T* slip_pointer_at(unsigned long long address) {
+    return reinterpret_cast<T*>(address);
+}
+template <class U, class T> SLIP_DEVICE U* slip_cast(T* p) { return reinterpret_cast<U*>(p); }
+SLIP_DEVICE unsigned char* slip_dynamic_shared() {
+    extern __shared__ __align__(16) unsigned char slip_shared_bytes[];
+    return slip_shared_bytes;
+}
+#endif
+"""
+
+# Several neighbouring elements at once.  They stay in 32-bit words, as they come from memory: an
+# access that must go element by element then ends in the same registers as a whole one.
+_VECTORS = r"""
+template <class T> struct slip_lane;
+#define SLIP_SHORT_LANE(T, FROM, TO)                                                            \
+    template <> struct slip_lane<T> {                                                           \
+        static __device__ __forceinline__ T get(const uint32_t* word, int e) {                  \
+            const int bit = e * (int)sizeof(T) % 4 * 8;                                         \
+            const uint32_t bits = word[e * (int)sizeof(T) / 4] >> bit;                          \
+            return FROM;                                                                        \
+        }                                                                                       \
+        static __device__ __forceinline__ void set(uint32_t* word, int e, T x) {                \
+            const int bit = e * (int)sizeof(T) % 4 * 8;                                         \
+            const uint32_t mask = (0xffffffffu >> (32 - 8 * (int)sizeof(T))) << bit;            \
+            uint32_t& held = word[e * (int)sizeof(T) / 4];                                      \
+            held = (held & ~mask) | (((uint32_t)(TO) << bit) & mask);                           \
+        }                                                                                       \
+    };
+SLIP_SHORT_LANE(uint8_t, (uint8_t)bits, x)
+SLIP_SHORT_LANE(int8_t, (int8_t)bits, x)
+SLIP_SHORT_LANE(uint16_t, (uint16_t)bits, x)
+SLIP_SHORT_LANE(int16_t, (int16_t)bits, x)
+SLIP_SHORT_LANE(slip_float16, slip_float16{(uint16_t)bits}, x.bits)
+SLIP_SHORT_LANE(slip_bfloat16, slip_bfloat16{(uint16_t)bits}, x.bits)
+SLIP_SHORT_LANE(uint32_t, bits, x)
+SLIP_SHORT_LANE(int32_t, (int32_t)bits, x)
+SLIP_SHORT_LANE(float, __uint_as_float(bits), __float_as_uint(x))
+#define SLIP_LONG_LANE(T, FROM, TO)                                                             \
+    template <> struct slip_lane<T> {                                                           \
+        static __device__ __forceinline__ T get(const uint32_t* word, int e) {                  \
+            const uint64_t bits = (uint64_t)word[2 * e + 1] << 32 | word[2 * e];                \
+            return FROM;                                                                        \
+        }                                                                                       \
+        static __device__ __forceinline__ void set(uint32_t* word, int e, T x) {                \
+            const uint64_t bits = (uint64_t)(TO);                                               \
+            word[2 * e] = (uint32_t)bits;                                                       \
+            word[2 * e + 1] = (uint32_t)(bits >> 32);                                           \
+        }                                                                                       \
+    };
+SLIP_LONG_LANE(int64_t, (int64_t)bits, x)
+SLIP_LONG_LANE(uint64_t, bits, x)
+SLIP_LONG_LANE(double, __longlong_as_double((int64_t)bits), __double_as_longlong(x))
+template <> struct slip_lane<slip_c64> {
+    static __device__ __forceinline__ slip_c64 get(const uint32_t* word, int e) {
+        return slip_make_c64(slip_lane<float>::get(word, 2 * e),
+                             slip_lane<float>::get(word, 2 * e + 1));
+    }
+    static __device__ __forceinline__ void set(uint32_t* word, int e, slip_c64 x) {
+        slip_lane<float>::set(word, 2 * e, x.re);
+        slip_lane<float>::set(word, 2 * e + 1, x.im);
+    }
+};
+template <> struct slip_lane<slip_c128> {
+    static __device__ __forceinline__ slip_c128 get(const uint32_t* word, int e) {
+        return slip_make_c128(slip_lane<double>::get(word, 2 * e),
+                              slip_lane<double>::get(word, 2 * e + 1));
+    }
+    static __device__ __forceinline__ void set(uint32_t* word, int e, slip_c128 x) {
+        slip_lane<double>::set(word, 2 * e, x.re);
+        slip_lane<double>::set(word, 2 * e + 1, x.im);
+    }
+};
+
+template <int BYTES> struct slip_chunk;
+template <> struct slip_chunk<1> {
+    uint8_t held;
+    __device__ __forceinline__ void put(uint32_t* word) const { word[0] = held; }
+    __device__ __forceinline__ void take(const uint32_t* word) { held = (uint8_t)word[0]; }
+};
+template <> struct __align__(2) slip_chunk<2> {
+    uint16_t held;
+    __device__ __forceinline__ void put(uint32_t* word) const { word[0] = held; }
+    __device__ __forceinline__ void take(const uint32_t* word) { held = (uint16_t)word[0]; }
+};
+#define SLIP_CHUNK(BYTES)                                                                       \
+    template <> struct __align__(BYTES) slip_chunk<BYTES> {                                     \
+        uint32_t held[BYTES / 4];                                                               \
+        __device__ __forceinline__ void put(uint32_t* word) const {                             \
+            for (int i = 0; i < BYTES / 4; i++) word[i] = held[i];                              \
+        }                                                                                       \
+        __device__ __forceinline__ void take(const uint32_t* word) {                            \
+            for (int i = 0; i < BYTES / 4; i++) held[i] = word[i];                              \
+        }                                                                                       \
+    };
+SLIP_CHUNK(4)
+SLIP_CHUNK(8)
+SLIP_CHUNK(16)
+
+// N elements of type T: one access of at most 16 bytes.
+template <class T, int N> struct slip_vector {
+    uint32_t word[(sizeof(T) * N + 3) / 4];
+    __device__ __forceinline__ T get(int e) const { return slip_lane<T>::get(word, e); }
+    __device__ __forceinline__ void set(int e, T x) { slip_lane<T>::set(word, e, x); }
+};
+// N elements from p on, of which `left` may be touched; `fits`: p is aligned for a whole access.
+template <class T, int N, class P>
+SLIP_DEVICE slip_vector<T, N> slip_read(P p, int64_t left, bool fits) {
+    slip_vector<T, N> v = {};
+    if (fits && left >= N) {
+        slip_load<slip_chunk<sizeof(T) * N> >(p).put(v.word);
+    } else {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            if (e < left) v.set(e, p[e]);
+        }
+    }
+    return v;
+}
+// One element, N times.
+template <class T, int N, class P> SLIP_DEVICE slip_vector<T, N> slip_repeat(P p, int64_t left) {
+    slip_vector<T, N> v = {};
+    if (left > 0) {
+        const T x = p[0];
+#pragma unroll
+        for (int e = 0; e < N; e++) v.set(e, x);
+    }
+    return v;
+}
+// N elements `step` apart.
+template <class T, int N, class P>
+SLIP_DEVICE slip_vector<T, N> slip_gather(P p, int64_t left, int64_t step) {
+    slip_vector<T, N> v = {};
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        if (e < left) v.set(e, p[e * step]);
+    }
+    return v;
+}
+template <class T, int N, class P>
+SLIP_DEVICE void slip_write(P p, const slip_vector<T, N>& v, int64_t left, bool fits) {
+    if (fits && left >= N) {
+        slip_chunk<sizeof(T) * N> chunk;
+        chunk.take(v.word);
+        slip_store<slip_chunk<sizeof(T) * N> >(p, chunk);
+    } else {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            if (e < left) p[e] = v.get(e);
+        }
+    }
+}
+template <class T, int N, class P>
+SLIP_DEVICE void slip_scatter(P p, const slip_vector<T, N>& v, int64_t left, int64_t step) {
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        if (e < left) p[e * step] = v.get(e);
+    }
+}
+template <class T> SLIP_DEVICE bool slip_aligned(const T* p, int bytes) {
+    return ((uint64_t)(size_t)p & (uint64_t)(bytes - 1)) == 0;
+}
+"""
+
+# Index arithmetic; a `divider` word holds a multiplier and, from bit 32 on, a shift.
+_INDICES = r"""
+// The remainder of `left` by `size`; `left` becomes the quotient.  For left < 2**31.
+SLIP_DEVICE uint32_t slip_take(uint32_t& left, int64_t size, int64_t divider) {
+    const uint32_t multiplier = (uint32_t)divider;
+    const uint32_t quotient = (__umulhi(left, multiplier) + left) >> (int)(divider >> 32);
+    const uint32_t remainder = left - quotient * (uint32_t)size;
+    left = quotient;
+    return remainder;
+}
+SLIP_DEVICE int64_t slip_take(int64_t& left, int64_t size, int64_t divider) {
+    const int64_t quotient = left / size;
+    const int64_t remainder = left - quotient * size;
+    left = quotient;
+    return remainder;
+}
+SLIP_DEVICE int64_t slip_least(int64_t a, int64_t b) { return a < b ? a : b; }
+"""
+
+# Reductions over the threads of a row or of a block's columns.  The order in which values are
+# joined depends on the number of threads only.
+_FOLDS = r"""
+// An extreme and its place.
+template <class T> struct slip_place { T value; int64_t index; };
+template <class T> SLIP_DEVICE slip_place<T> slip_make_place(T value, int64_t index) {
+    slip_place<T> x;
+    x.value = value;
+    x.index = index;
+    return x;
+}
+
+template <class T> SLIP_DEVICE T slip_exchange(T x, int distance) {
+    return __shfl_xor_sync(0xffffffffu, x, distance);
+}
+SLIP_DEVICE bool slip_exchange(bool x, int distance) {
+    return __shfl_xor_sync(0xffffffffu, (int)x, distance) != 0;
+}
+SLIP_DEVICE slip_c64 slip_exchange(slip_c64 x, int distance) {
+    return slip_make_c64(slip_exchange(x.re, distance), slip_exchange(x.im, distance));
+}
+SLIP_DEVICE slip_c128 slip_exchange(slip_c128 x, int distance) {
+    return slip_make_c128(slip_exchange(x.re, distance), slip_exchange(x.im, distance));
+}
+template <class T> SLIP_DEVICE slip_place<T> slip_exchange(slip_place<T> x, int distance) {
+    slip_place<T> y;
+    y.value = slip_exchange(x.value, distance);
+    y.index = slip_exchange(x.index, distance);
+    return y;
+}
+
+// One value of N, joined in halves.
+template <class F, int N> SLIP_DEVICE typename F::type slip_fold_lanes(typename F::type (&x)[N]) {
+#pragma unroll
+    for (int half = N / 2; half; half /= 2) {
+#pragma unroll
+        for (int e = 0; e < half; e++) x[e] = F::join(x[e], x[e + half]);
+    }
+    return x[0];
+}
+// Over `width` neighbouring threads of a warp, a power of two; every one of them gets the result.
+template <class F>
+SLIP_DEVICE typename F::type slip_fold_warp(typename F::type x, int lane, int width) {
+    for (int half = width / 2; half; half /= 2) {
+        const typename F::type other = slip_exchange(x, half);
+        x = (lane & half) ? F::join(other, x) : F::join(x, other);
+    }
+    return x;
+}
+// Over the `lanes` threads of a row: a power of two up to 32 neighbours, or a whole block of warps.
+template <class F>
+SLIP_DEVICE typename F::type slip_fold_row(typename F::type x, int lane, int lanes) {
+    x = slip_fold_warp<F>(x, lane, lanes < 32 ? lanes : 32);
+    if (lanes <= 32) return x;
+    __shared__ typename F::type shared[32];
+    if (lane % 32 == 0) shared[lane / 32] = x;
+    __syncthreads();
+    x = lane % 32 < lanes / 32 ? shared[lane % 32] : F::identity();
+    return slip_fold_warp<F>(x, lane % 32, 32);
+}
+// Over the rows of threads of a block, for N columns a thread; every row gets the result.
+template <class F, int N, int THREADS>
+SLIP_DEVICE void slip_fold_columns(typename F::type (&x)[N]) {
+    if (blockDim.y == 1) return;
+    __shared__ typename F::type shared[THREADS * N];
+    const int mine = (threadIdx.y * blockDim.x + threadIdx.x) * N;
+#pragma unroll
+    for (int e = 0; e < N; e++) shared[mine + e] = x[e];
+    __syncthreads();
+    for (int half = blockDim.y / 2; half; half /= 2) {
+        if (threadIdx.y < half) {
+            const int other = mine + half * (int)blockDim.x * N;
+#pragma unroll
+            for (int e = 0; e < N; e++) shared[mine + e] = F::join(shared[mine + e], shared[other + e]);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int e = 0; e < N; e++) x[e] = shared[threadIdx.x * N + e];
+}
+"""
+
+_SERVICES = r"""
+// Philox4x32-10: the four words of block `counter` of the stream `seed`; one mapping everywhere.
+struct slip_four { uint32_t word[4]; };
+SLIP_DEVICE slip_four slip_philox(uint64_t counter, uint64_t seed) {
+    uint32_t a = (uint32_t)counter, b = (uint32_t)(counter >> 32), c = 0, d = 0;
+    uint32_t low = (uint32_t)seed, high = (uint32_t)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p = (uint64_t)0xD2511F53u * a, q = (uint64_t)0xCD9E8D57u * c;
+        a = (uint32_t)(q >> 32) ^ b ^ low;
+        b = (uint32_t)q;
+        c = (uint32_t)(p >> 32) ^ d ^ high;
+        d = (uint32_t)p;
+        low += 0x9E3779B9u;
+        high += 0xBB67AE85u;
+    }
+    const slip_four out = {{a, b, c, d}};
+    return out;
+}
+// Report a bad index; the first one takes the slot (words: seen, tag, position, value, bound,
+// taken), and `seen` is written last.  The lane must go on with 0, or write nothing.
+static __device__ __noinline__ void slip_index_error(unsigned long long slot, int64_t tag,
+                                                     int64_t position, int64_t value,
+                                                     int64_t bound) {
+    if (atomicCAS(slip_pointer_at<unsigned long long>(slot + 40), 0ull, 1ull) != 0ull) return;
+    SLIP_POINTER(int64_t) words = slip_pointer_at<int64_t>(slot);
+    words[1] = tag;
+    words[2] = position;
+    words[3] = value;
+    words[4] = bound;
+    __threadfence_system();
+    words[0] = 1;
+}
+"""
+
+PRELUDE = _TYPES + _POINTERS + NUMBERS + _VECTORS + _INDICES + _FOLDS + _SERVICES

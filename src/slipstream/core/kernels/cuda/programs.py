@@ -1,0 +1,160 @@
+"""The CUDA kernel of formulas: prints a program as CUDA C++ under one schedule, and launches it.
+
+The schedules name no op: `maps` computes every element by itself, `rows` and `columns` reduce.
+A source is made once for each program and plan; sizes, strides and numbers are arguments, so that
+other shapes of the same kind need no compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slipstream.core.kernels.cuda import access
+from slipstream.core.kernels.cuda.access import Ints, Words
+from slipstream.core.kernels.cuda.columns import ColumnWriter
+from slipstream.core.kernels.cuda.layouts import Cut, Reduction, cut, space_of
+from slipstream.core.kernels.cuda.maps import MapWriter, grid_of, plan_map
+from slipstream.core.kernels.cuda.rows import RowWriter
+from slipstream.core.kernels.cuda.stages import LINE, is_map
+from slipstream.core.kernels.cuda.writing import PACKED, SIZES, Formula
+from slipstream.core.launch.cuda.launches import KernelCode, Launch, make_launch
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.programs import Program
+from slipstream.core.vocab.records import Kernel, Plan
+
+# Arrays in scratch memory begin at multiples of this.
+ALIGNMENT = 256
+
+
+class Stage:
+    """One of several launches: ``parts`` are the places of its arrays in scratch memory."""
+
+    def __init__(self, launch: Launch, parts: tuple[int, ...]) -> None:
+        self.launch = launch
+        self.parts = parts
+
+
+class Staged:
+    """Several launches over ``nbytes`` of scratch memory."""
+
+    def __init__(self, stages: list[Stage], nbytes: int) -> None:
+        self.stages = stages
+        self.nbytes = nbytes
+
+
+class ProgramKernel(Kernel):
+    """Runs one program on a device."""
+
+    def __init__(self, program: Program, device: Device) -> None:
+        self.program = program
+        self.device = device
+        self.formula = Formula(program)
+        self.name = f"cuda {self.formula.name}"
+        self.numbers = tuple([PACKED[cls] for cls in program.numbers])
+        self.itemsizes = [dtype.itemsize for dtype in self.formula.dtypes]
+        self.reduction = Reduction(self.formula)
+        self.maps = is_map(program) and self._alike()
+        self.codes: dict[Any, KernelCode] = {}
+
+    def _alike(self) -> bool:
+        """Whether all outputs fill the domain, or all have one value a row."""
+        levels = {self.program.level_of(output.value) for output in self.program.outputs}
+        return len(levels) == 1 or not self.program.has_rows
+
+    def bind(self, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Launch | Staged | None:
+        """The launches for sizes and strides (elements, outputs first); None for no elements."""
+        if not self.program.has_rows:
+            reduced = ()
+        inner = access.count_of([domain[dim] for dim in reduced])
+        if self.maps:
+            domain, strides = self._mapped(domain, reduced, strides)
+            return None if 0 in domain else self._bind_map(domain, strides, inner)
+        space = space_of(self.reduction, domain, reduced, strides)
+        if space.rows == 0 or (inner == 0 and not self._has_lines()):
+            return None
+        return self._bind_reduction(cut(self.reduction, space), inner)
+
+    def _has_lines(self) -> bool:
+        level = self.formula.stages.level
+        return any(level[output.value] <= LINE for output in self.program.outputs)
+
+    def _mapped(self, domain: Ints, reduced: Ints,
+                strides: Sequence[Ints]) -> tuple[Ints, Sequence[Ints]]:
+        """The domain that a map fills: without inner dims where its outputs have none."""
+        level = self.program.level_of(self.program.outputs[0].value)
+        if not reduced or level == "full":
+            return domain, strides
+        kept = [dim for dim in range(len(domain)) if dim not in reduced]
+        return (tuple([domain[dim] for dim in kept]),
+                [tuple([steps[dim] for dim in kept]) for steps in strides])
+
+    def _bind_map(self, domain: Ints, strides: Sequence[Ints], inner: int) -> Launch:
+        plan, words = plan_map(domain, strides, self.itemsizes, self.formula.outputs)
+        blocks, threads = grid_of(plan, words["count"][0])
+        words = self._counted(words, inner)
+        code = self._code(plan, words, MapWriter)
+        return make_launch(code, self.device, blocks, threads, numbers=self.numbers,
+                           tail=access.packed(words))
+
+    def _counted(self, words: Words, inner: int) -> Words:
+        return {"inner": [inner], **words} if self.formula.counts else words
+
+    def _code(self, plan: Any, words: Words, writer: Any) -> KernelCode:
+        key = (plan, access.shape_of(words))
+        code = self.codes.get(key)
+        if code is None:
+            text = writer(self.formula, plan, words).text()
+            code = self.codes[key] = KernelCode(self.formula.name, text)
+        return code
+
+    def _bind_reduction(self, cuts: list[Cut], inner: int) -> Launch | Staged:
+        if len(cuts) == 1:
+            return self._launch(cuts[0], inner)
+        layout, nbytes = self._scratch(cuts[0])
+        stages = []
+        for each in cuts:
+            writer = self._writer(each)(self.formula, each.plan, each.words)
+            parts = tuple([layout[name] for _, _, name in writer.parts()])
+            stages.append(Stage(self._launch(each, inner), parts))
+        return Staged(stages, nbytes)
+
+    @staticmethod
+    def _writer(each: Cut) -> type[RowWriter | ColumnWriter]:
+        return ColumnWriter if each.plan.columns else RowWriter
+
+    def _launch(self, each: Cut, inner: int) -> Launch:
+        words = self._counted(each.words, inner)
+        code = self._code(each.plan, words, self._writer(each))
+        return make_launch(code, self.device, (each.blocks, each.chunks), each.block,
+                           numbers=self.numbers, tail=access.packed(words))
+
+    def _scratch(self, first: Cut) -> tuple[dict[str, int], int]:
+        """Where each array lies in scratch memory, and how much there is in all."""
+        words = first.words
+        count = words["rows"][0] * words["chunks"][0] * words.get("columns", [1])[0]
+        layout = {}
+        end = 0
+        for value in self.formula.stages.fold_values:
+            for name, size in ((f"part{value}", SIZES[self.formula.stages.step(value).cls]),
+                               (f"spot{value}", 8)):
+                layout[name] = end
+                end += -(-count * size // ALIGNMENT) * ALIGNMENT
+        return layout, end
+
+    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Record the launches."""
+        bound = plan.binding
+        if isinstance(bound, Launch):
+            plan.backend.record_operands(bound, operands, numbers)
+        elif bound is not None:
+            self._run_staged(plan, operands, numbers)
+
+    def _run_staged(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        bound = plan.binding
+        addresses = tuple([each.storage.address + each.offset * each.spec.itemsize
+                           for each in operands])
+        storage = plan.backend.scratch(bound.nbytes)
+        for stage in bound.stages:
+            parts = tuple([storage.address + place for place in stage.parts])
+            plan.backend.record(stage.launch, addresses + parts, numbers)

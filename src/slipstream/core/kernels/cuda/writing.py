@@ -1,0 +1,288 @@
+"""A program in CUDA C++: its types, operands, numbers and steps, whatever the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from slipstream.core.fuse.classes import C_TYPES, Number, to_class
+from slipstream.core.fuse.primitives import PRIMITIVES, cast_expression
+from slipstream.core.kernels.cuda.stages import FOLDS, PLACES, UNIFORM, Stages
+from slipstream.core.vocab.dtypes import DType
+from slipstream.core.vocab.programs import Program
+
+STORED = {"bool": "uint8_t", "float16": "slip_float16", "bfloat16": "slip_bfloat16",
+          "float32": "float", "float64": "double", "complex64": "slip_c64",
+          "complex128": "slip_c128"}
+# Types that carry any bits of a size: copies between equal dtypes do not look at values.
+RAW = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "slip_c128"}
+# What a class's number is as parameters of a kernel.
+PARAMETERS = {"b1": ("int64_t",), "i64": ("int64_t",), "f32": ("double",), "f64": ("double",),
+              "c64": ("double", "double"), "c128": ("double", "double")}
+# The class in which the launch packs a number of each class.
+PACKED = {"b1": "b1", "i64": "i64", "f32": "f64", "f64": "f64", "c64": "c128", "c128": "c128"}
+SIZES = {"b1": 1, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
+LONGEST_NAME = 72
+
+
+class Lines:
+    """Source text that grows line by line, indented by what is open."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+
+    def add(self, *lines: str) -> None:
+        """Lines at the present depth."""
+        self.lines += ["    " * self.depth + line for line in lines]
+
+    def open(self, head: str) -> None:
+        """A line that opens a block."""
+        self.add(head + " {")
+        self.depth += 1
+
+    def loop(self, head: str, unroll: str = "#pragma unroll") -> None:
+        """A loop, with what its compiler should know."""
+        if unroll:
+            self.lines.append(unroll)
+        self.open(head)
+
+    def close(self, count: int = 1) -> None:
+        """The ends of blocks."""
+        for _ in range(count):
+            self.depth -= 1
+            self.add("}")
+
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines) + "\n"
+
+
+class Formula:
+    """The parts of a program's text that no schedule changes.
+
+    Pointers are called out0, out1, ..., in0, in1, ...; values x0, x1, ... (inputs and numbers)
+    and v5, v6, ... (steps, by their number).
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.stages = Stages(program)
+        self.raw = _is_copy(program)
+        self.outputs = len(program.outputs)
+        self.dtypes = [output.dtype for output in program.outputs]
+        self.dtypes += [operand.dtype for operand in program.inputs]
+        self.pointers = [f"out{place}" for place in range(self.outputs)]
+        self.pointers += [f"in{place}" for place in range(len(program.inputs))]
+        self.values = self._value_names()
+        self.counts = any(step.primitive == "count" for step in program.steps)
+
+    def _value_names(self) -> list[str]:
+        program = self.program
+        first = len(program.inputs) + len(program.numbers)
+        names = [f"x{place}" for place in range(first)]
+        names += [literal(constant.value, constant.cls) for constant in program.constants]
+        return names + [f"v{program.first_step() + place}" for place in range(len(program.steps))]
+
+    @cached_property
+    def name(self) -> str:
+        """A C name that tells what the program computes."""
+        words = [step.primitive for step in self.program.steps] or ["copy"]
+        dtypes = list(dict.fromkeys(_short(dtype) for dtype in self.dtypes))
+        if self.raw:
+            dtypes = [str(self.dtypes[0].itemsize)]
+        name = "_".join(words)
+        if len(name) > LONGEST_NAME:
+            name = f"{name[:LONGEST_NAME].rpartition('_')[0]}_of_{len(words)}"
+        return "_".join([name, *dtypes])
+
+    def stored(self, place: int) -> str:
+        """The C type of the elements of an operand; outputs come first."""
+        dtype = self.dtypes[place]
+        if self.raw:
+            return RAW[dtype.itemsize]
+        return STORED.get(dtype.name, f"{dtype.name}_t")
+
+    def type_of(self, value: int) -> str:
+        """The C type of a value."""
+        if self.raw:
+            return self.stored(self.outputs + value)
+        return C_TYPES[self.program.class_of(value)]
+
+    def loaded(self, value: int, element: str) -> str:
+        """The element of input number ``value`` as a value of its class."""
+        operand = self.program.inputs[value]
+        return element if self.raw else widened(operand.dtype, operand.cls, element)
+
+    def narrowed(self, place: int, value: str) -> str:
+        """A value as an element of output number ``place``."""
+        output = self.program.outputs[place]
+        if self.raw:
+            return value
+        return narrowed(self.program.class_of(output.value), output.dtype, value)
+
+    def expression(self, value: int, names: Mapping[int, str] | Sequence[str]) -> str:
+        """What a step computes from values of the given names."""
+        step = self.stages.step(value)
+        operands = [names[source] for source in step.sources]
+        if step.primitive == "count":
+            return cast_expression("i64", step.cls).format("tail.inner")
+        if step.primitive == "cast":
+            source = self.program.class_of(step.sources[0])
+            return cast_expression(source, step.cls).format(*operands)
+        return PRIMITIVES[step.primitive].expression(step.cls).format(*operands)
+
+    def parameters(self, more: Sequence[str] = ()) -> str:
+        """The parameters of the kernel: pointers, what a schedule adds, numbers, the tail."""
+        parts = [("" if place < self.outputs else "const ") + f"{self.stored(place)}* {name}"
+                 for place, name in enumerate(self.pointers)]
+        parts += more
+        for place, cls in enumerate(self.program.numbers):
+            types = PARAMETERS[cls]
+            suffixes = ("",) if len(types) == 1 else ("_re", "_im")
+            parts += [f"const {kind} n{place}{suffix}"
+                      for kind, suffix in zip(types, suffixes, strict=True)]
+        return ", ".join([*parts, "const tail_words tail"])
+
+    def add_uniform(self, lines: Lines) -> None:
+        """What is the same in the whole domain: numbers, and what depends on nothing else."""
+        first = len(self.program.inputs)
+        for place, cls in enumerate(self.program.numbers):
+            lines.add(f"const {C_TYPES[cls]} x{first + place} = {_number(cls, f'n{place}')};")
+        for value in range(self.stages.base, len(self.values)):
+            if self.stages.level[value] == UNIFORM:
+                self.add_step(lines, value)
+
+    def add_step(self, lines: Lines, value: int) -> None:
+        """The declaration of a step's value."""
+        text = self.expression(value, self.values)
+        lines.add(f"const {self.type_of(value)} {self.values[value]} = {text};")
+
+    def fold_type(self, value: int) -> str:
+        """The C type in which a reduction's results are joined."""
+        step = self.stages.step(value)
+        own = C_TYPES[step.cls]
+        return f"slip_place<{own}>" if step.primitive in PLACES else own
+
+    def fold_bytes(self, value: int) -> int:
+        """How many bytes that type has."""
+        step = self.stages.step(value)
+        size = SIZES[step.cls]
+        return max(size, 8) + 8 if step.primitive in PLACES else size
+
+    def folds_text(self) -> str:
+        """The reductions as structs: neutral element and how results are joined."""
+        return "".join(self._fold_text(value) for value in self.stages.fold_values)
+
+    def _fold_text(self, value: int) -> str:
+        step = self.stages.step(value)
+        assert step.primitive in FOLDS
+        template = _PLACE if step.primitive in PLACES else _FOLD
+        primitive = PRIMITIVES[step.primitive]
+        expression = primitive.expression(step.cls)
+        return template.format(
+            name=f"fold_{self.values[value]}", type=C_TYPES[step.cls], what=step.primitive,
+            identity=literal(primitive.identity[step.cls], step.cls),
+            join=expression.format("u", "v"), replaces=expression.format("u.value", "v.value"),
+            keeps=expression.format("v.value", "u.value"), enters=expression.format("u.value", "x"))
+
+
+_FOLD = """
+struct {name} {{  // {what}
+    typedef {type} type;
+    static __device__ __forceinline__ type identity() {{ return {identity}; }}
+    static __device__ __forceinline__ type join(type u, type v) {{ return {join}; }}
+}};
+"""
+
+_PLACE = """
+struct {name} {{  // {what}
+    typedef slip_place<{type}> type;
+    static __device__ __forceinline__ type identity() {{
+        return slip_make_place<{type}>({identity}, 0);
+    }}
+    // Of equal extremes the first one counts.
+    static __device__ __forceinline__ type join(type u, type v) {{
+        const bool later = v.index >= u.index;
+        if (later ? {replaces} : !{keeps}) return v;
+        return u;
+    }}
+    static __device__ __forceinline__ void enter(type& u, {type} x, int64_t index) {{
+        if ({enters}) {{
+            u.value = x;
+            u.index = index;
+        }}
+    }}
+}};
+"""
+
+
+def _is_copy(program: Program) -> bool:
+    """Whether every output is an input of the same dtype: then bits are moved, not values."""
+    inputs = program.inputs
+    if program.steps:
+        return False
+    return all(output.value < len(inputs) and inputs[output.value].dtype is output.dtype
+               for output in program.outputs)
+
+
+def _short(dtype: DType) -> str:
+    letters = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf", "complex": "c", "bool": "b"}
+    word = dtype.name.rstrip("0123456789")
+    return letters[word] + dtype.name[len(word):]
+
+
+def _number(cls: str, name: str) -> str:
+    if cls == "b1":
+        return f"({name} != 0)"
+    if cls == "c64":
+        return f"slip_make_c64((float){name}_re, (float){name}_im)"
+    if cls == "c128":
+        return f"slip_make_c128({name}_re, {name}_im)"
+    return f"(float){name}" if cls == "f32" else name
+
+
+def literal(value: Number, cls: str) -> str:
+    """A constant in C++, to the bit."""
+    number = to_class(value, cls)
+    if cls in ("c64", "c128"):
+        parts = [_real(part, cls == "c64") for part in (number.real, number.imag)]
+        return f"slip_make_{cls}({', '.join(parts)})"
+    if cls == "b1":
+        return "true" if number else "false"
+    if cls == "i64":
+        text = "INT64_MIN" if number == -(2**63) else f"{int(number)}ll"
+    else:
+        text = _real(number, cls == "f32")
+    return f"({text})" if text.startswith("-") else text
+
+
+def _real(number: np.floating, single: bool) -> str:
+    if np.isnan(number):
+        return "NAN" if single else "(double)NAN"
+    if np.isinf(number):
+        return ("-" if number < 0 else "") + ("INFINITY" if single else "(double)INFINITY")
+    # The shortest text that reads back as the same number of its width.
+    text = str(np.float32(number)) if single else repr(float(number))
+    return text + "f" if single else text
+
+
+def widened(dtype: DType, cls: str, element: str) -> str:
+    """A stored element as a value of class ``cls``."""
+    text = {"bool": f"({element} != 0)", "float16": f"slip_widen_float16({element})",
+            "bfloat16": f"slip_widen_bfloat16({element})"}.get(dtype.name, element)
+    if dtype.kind == "int":
+        text = f"(int64_t){element}"
+    return cast_expression(dtype.compute, cls).format(text)
+
+
+def narrowed(cls: str, dtype: DType, value: str) -> str:
+    """A value of class ``cls`` as it is stored; 16-bit floats are rounded once."""
+    half = dtype.name in ("float16", "bfloat16")
+    middle = "f64" if half and cls in ("f64", "c128") else dtype.compute
+    text = cast_expression(cls, middle).format(value)
+    if dtype.kind == "int":
+        return f"({dtype.name}_t)({text})"
+    return f"slip_narrow_{dtype.name}_{middle}({text})" if half else text

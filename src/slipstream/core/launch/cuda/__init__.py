@@ -1,0 +1,1 @@
+"""Launching on CUDA devices: streams, windows, the graph memo, modules, copies."""

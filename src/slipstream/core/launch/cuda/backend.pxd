@@ -1,0 +1,27 @@
+from slipstream.core.launch.cuda.launches cimport Launch, LaunchKernel
+from slipstream.core.launch.cuda.queue cimport Queue
+from slipstream.core.native.hot cimport HotCalls
+from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.vocab.records cimport Backend, Plan, Storage
+
+cdef ModeTable mode_table
+
+cdef class CudaBackend(Backend):
+    cdef public list queues
+    cdef public Queue default
+    cdef public HotCalls hot
+    cdef public bint memo
+    cdef public bint blocking
+    cdef public object device
+    cdef public object driver
+    cdef public int ordinal
+    cdef public size_t context
+    cdef public object counts
+    cdef public object allocator
+    cdef public object slot
+    cdef public object staging
+    cdef public object order
+    cdef public object lock
+    cpdef Queue queue(self)
+    cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
+    cpdef object record(self, Launch launch, tuple addresses, tuple numbers)

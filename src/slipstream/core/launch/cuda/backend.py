@@ -1,0 +1,297 @@
+"""A CUDA device as a backend: its context, memory, streams, error slot and staging memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from slipstream.core.launch.cuda.counts import Counts
+from slipstream.core.launch.cuda.errors import ErrorSlot
+from slipstream.core.launch.cuda.launches import Launch, LaunchKernel
+from slipstream.core.launch.cuda.memo import Window
+from slipstream.core.launch.cuda.modules import modules
+from slipstream.core.launch.cuda.ordering import Order
+from slipstream.core.launch.cuda.queue import Queue
+from slipstream.core.launch.cuda.staging import Staging
+from slipstream.core.launch.cuda.watchdog import watchdog
+from slipstream.core.memory.device import DeviceAllocator
+from slipstream.core.native.drivers import drivers
+from slipstream.core.native.hot import HotCalls
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.modes import ModeState, ModeTable
+from slipstream.core.vocab.modes import modes as mode_table
+from slipstream.core.vocab.records import Backend, Plan, Storage, owners
+from slipstream.core.vocab.settings import settings
+
+__all__ = ["CudaBackend", "LaunchKernel", "ModeState", "ModeTable", "Queue", "make"]
+
+
+# Bytes of workspace of a stream: what NVIDIA recommends for Hopper.
+WORKSPACE = 32 << 20
+
+
+class Named:
+    """What stands for a library call in the counts."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class CudaBackend(Backend):
+    """Carries out what is submitted for one card.
+
+    ``queues`` are those of all streams that are alive, the default one first.
+    """
+
+    queues: list[Queue]
+    default: Queue
+    hot: HotCalls
+    memo: bool
+    blocking: bool
+    device: Device
+    driver: Any
+    ordinal: int
+    context: int
+    counts: Counts
+    allocator: Any
+    slot: ErrorSlot
+    staging: Staging
+    order: Order
+    lock: Any
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.name = str(device)
+        self.ordinal = device.index or 0
+        self.driver = drivers.current()
+        if self.ordinal >= self.driver.device_count():
+            raise RuntimeError(f"invalid device {device}: there are "
+                               f"{self.driver.device_count()} CUDA devices")
+        self.hot = HotCalls(self.driver)
+        self.context = self.driver.context(self.ordinal)
+        self.driver.use(self.context)
+        self.has_data = True
+        self.on_host = False
+        self.immediate = False
+        self.memo = settings.memo
+        self.blocking = settings.blocking
+        self.counts = Counts()
+        self.allocator = self.memory = DeviceAllocator(self.driver, self.ordinal)
+        self.allocator.drain = self.drain
+        self.allocator.current = self.current_number
+        self.allocator.covered = self.covered
+        self.allocator.order = self.order_streams
+        self.owner = len(owners)
+        owners.append(self.memory)
+        self.slot = ErrorSlot(self.driver)
+        self.staging = Staging(self.driver)
+        self.queues = []
+        self.order = Order()
+        self.lock = threading.RLock()
+        self.default = self.new_queue(self.driver.create_stream(0))
+        if self.driver.name == "real":
+            watchdog.watch(self)
+
+    def new_queue(self, stream: int) -> Queue:
+        """The queue of one more stream of this device."""
+        with self.lock:
+            made = Queue(self, stream, len(self.queues))
+            self.queues.append(made)
+            if len(self.queues) > 1:
+                self.allocator.several()
+                for queue in self.queues:
+                    queue.shared = True
+        return made
+
+    def make_stream(self, priority: int) -> Queue:
+        """The queue of a new stream."""
+        self.enter()
+        return self.new_queue(self.driver.create_stream(priority))
+
+    def set_memo(self, memo: bool) -> None:
+        """Whether windows become graphs."""
+        self.memo = memo
+
+    def queue(self) -> Queue:
+        """The queue of the running thread's current stream on this device."""
+        state: ModeState = mode_table.current()
+        if state.stream is None:
+            return self.default
+        found: Queue = state.stream.queue_on(self)
+        return found
+
+    def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Record the plan's launches."""
+        if isinstance(plan.kernel, LaunchKernel):
+            if plan.binding is not None:
+                self.record_operands(plan.binding, operands, numbers)
+        else:
+            plan.kernel.run(plan, operands, numbers)
+        if self.blocking:
+            self.wait()
+
+    def record_operands(self, launch: Launch, operands: tuple[Any, ...],
+                        numbers: tuple[Any, ...]) -> None:
+        """Record one launch on tensors."""
+        self.queue().record_operands(launch, operands, numbers)
+
+    def record(self, launch: Launch, addresses: tuple[int, ...],
+               numbers: tuple[Any, ...]) -> None:
+        """Record one launch on bare addresses."""
+        self.queue().record_addresses(launch, addresses, numbers)
+
+    def record_library(self, launch: Launch, operands: tuple[Any, ...],
+                       addresses: tuple[int, ...]) -> None:
+        """Record a library's kernel on bare addresses that belong to tensors."""
+        queue = self.queue()
+        if queue.shared:
+            queue.note_uses(operands)
+        queue.record_addresses(launch, addresses, ())
+        if any(tensor.storage.exported for tensor in operands):
+            queue.send("exported storage")
+
+    # -- for kernels of several launches --
+
+    def scratch(self, nbytes: int) -> Storage:
+        """Memory for the launches of one op; drop it after the last one is recorded."""
+        return Storage(self.device, self.memory.allocate(nbytes), nbytes, self.owner)
+
+    def workspace(self) -> int:
+        """Memory that library calls of the current stream may use."""
+        queue = self.queue()
+        if queue.workspace is None:
+            queue.workspace = self.scratch(WORKSPACE)
+        address: int = queue.workspace.address
+        return address
+
+    def call_alone(self, name: str, call: Any) -> None:
+        """Make a library call that no window can hold: ``call(stream)``."""
+        queue = self.queue()
+        queue.send("not capturable")
+        self.enter()
+        self.counts.launches += 1
+        self.counts.alone("not capturable", [Named(name)])
+        call(queue.stream)
+
+    def error_slot(self) -> int:
+        """Where kernels of this device write a bad index."""
+        return self.slot.device_address
+
+    def read_back(self, address: int, nbytes: int) -> bytes:
+        """Bytes of device memory, once the current stream has written them: one wait."""
+        queue = self.queue()
+        queue.send("wait")
+        self.enter()
+        data = self.staging.read(address, nbytes, queue.stream)
+        self.order.host_waited(self.order.snapshot(queue))
+        self.check()
+        return data
+
+    def write(self, address: int, data: Any) -> None:
+        """Copy bytes of the host to device memory in order; the host may go on at once."""
+        queue = self.queue()
+        queue.send("copy")
+        self.enter()
+        self.staging.write(address, data, queue.stream)
+
+    # -- sending and waiting --
+
+    def enter(self) -> None:
+        """Make the device's context the running thread's."""
+        self.driver.use(self.context)
+
+    def sent(self, window: Window) -> None:
+        """Keep the sites of a window that was sent."""
+        self.slot.keep(window.launches, window.sites)
+
+    def check(self) -> None:
+        """Raise what a kernel reported."""
+        self.slot.check()
+
+    def boundary(self) -> None:
+        """A point that the framework knows: the end of backward or of an optimizer's step."""
+        self.queue().boundary()
+
+    def send_all(self, reason: str = "wait") -> None:
+        """Send the windows of all streams."""
+        for queue in tuple(self.queues):
+            queue.send(reason)
+
+    def drain_all(self) -> None:
+        """Let all that is recorded go out, while windows keep their places."""
+        for queue in tuple(self.queues):
+            queue.drain()
+
+    def drain(self) -> None:
+        """Send everything and wait for it: memory runs out."""
+        self.wait()
+
+    def wait(self) -> None:
+        """Return when all submitted work is done; raises what a kernel reported."""
+        self.send_all()
+        self.enter()
+        for queue in tuple(self.queues):
+            self.driver.wait_stream(queue.stream)
+            self.order.host_waited(self.order.snapshot(queue))
+        self.check()
+
+    # -- order between streams, and the host --
+
+    def wait_queue(self, queue: Queue) -> None:
+        """Return when a stream's work so far is done."""
+        queue.send("wait")
+        self.enter()
+        self.driver.wait_stream(queue.stream)
+        self.order.host_waited(self.order.snapshot(queue))
+        self.check()
+
+    def record_event(self, queue: Queue, handle: int, timing: bool,
+                     blocking: bool) -> tuple[int, Any]:
+        """Record an event (made where ``handle`` is 0); its handle and what it stands for."""
+        queue.send("edge")
+        self.enter()
+        handle = handle or self.driver.create_event(timing, blocking)
+        self.driver.record_event(handle, queue.stream)
+        return handle, self.order.snapshot(queue)
+
+    def order_after(self, queue: Queue, handle: int, place: Any) -> None:
+        """Let a stream's later work start only after an event."""
+        queue.send("edge")
+        self.enter()
+        self.driver.stream_wait_event(queue.stream, handle)
+        self.order.waited(queue.number, place)
+
+    def current_number(self) -> int:
+        """The number of the running thread's stream."""
+        number: int = self.queue().number
+        return number
+
+    def covered(self, number: int, other: int) -> int:
+        """Up to which launch of stream ``other`` is before the next one of stream ``number``."""
+        if number == other:
+            return self.queues[number].sequence
+        return self.order.covered(number, other)
+
+    def order_streams(self, number: int, other: int, sequence: int) -> None:
+        """Let a stream wait on the device for another's work so far."""
+        later, earlier = self.queues[number], self.queues[other]
+        handle, place = self.record_event(earlier, 0, False, False)
+        self.order_after(later, handle, place)
+        self.driver.destroy_event(handle)
+
+    def wait_event(self, handle: int, place: Any) -> None:
+        """Return when what an event stands for is done."""
+        self.enter()
+        self.driver.wait_event(handle)
+        self.order.host_waited(place)
+        self.check()
+
+    def forget_event(self, handle: int) -> None:
+        """Give an event back."""
+        self.driver.destroy_event(handle)
+
+
+def make(device: Device, prelude: str) -> CudaBackend:
+    """The backend of a CUDA device, whose kernels begin with ``prelude``."""
+    modules.prelude = prelude
+    return CudaBackend(device)

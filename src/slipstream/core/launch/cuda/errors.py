@@ -1,0 +1,57 @@
+"""The error slot: where kernels write a bad index, and how it becomes the user's IndexError.
+
+A word of mapped host memory a device.  The first lane that meets a bad index takes the slot and
+writes the launch's tag, the position in the index tensor, the value and the bound.  The lane yields
+0 or is skipped: kernels never trap, and the device lives on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections import deque
+from typing import Any
+
+from slipstream.core.native.driver import Driver
+from slipstream.core.vocab.modes import decode_site
+
+# taken, tag, position, value, bound, unused: 8 bytes each.
+SLOT_BYTES = 64
+# Windows whose sites are kept.
+KEPT = 64
+
+
+class ErrorSlot:
+    """A device's slot and the sites of the windows that may have written it."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.address = driver.allocate_host(SLOT_BYTES, mapped=True)
+        ctypes.memset(self.address, 0, SLOT_BYTES)
+        self.device_address = driver.device_address(self.address)
+        self.taken = ctypes.c_int64.from_address(self.address)
+        self.recent: deque[tuple[list[Any], list[Any]]] = deque(maxlen=KEPT)
+
+    def keep(self, launches: list[Any], sites: list[Any]) -> None:
+        """Keep the sites of a window that was sent."""
+        self.recent.append((launches, sites))
+
+    def check(self) -> None:
+        """Raise IndexError with the user's line where a kernel met a bad index."""
+        if self.taken.value == 0:
+            return
+        words = struct.unpack("<8q", ctypes.string_at(self.address, SLOT_BYTES))
+        ctypes.memset(self.address, 0, SLOT_BYTES)
+        raise IndexError(self._text(*words[1:5]))
+
+    def _text(self, tag: int, position: int, value: int, bound: int) -> str:
+        text = f"index {value} is out of bounds for dimension with size {bound}"
+        where = self._site(tag)
+        return f"{text}, at position {position} of the index{where}"
+
+    def _site(self, tag: int) -> str:
+        for launches, sites in reversed(self.recent):
+            for place, launch in enumerate(launches):
+                if tag and launch.mark == tag:
+                    file, line = decode_site(sites[2 * place], sites[2 * place + 1])
+                    return f"\n  called at {file}:{line}" if file else ""
+        return ""

@@ -1,0 +1,16 @@
+from slipstream.core.launch.cuda.words cimport Words
+from slipstream.core.vocab.records cimport Backend, Kernel, Plan
+
+cdef class Launch:
+    cdef public size_t function
+    cdef public unsigned long long mark
+    cdef public tuple shape
+    cdef public tuple numbers
+    cdef public bytes tail
+    cdef public str name
+    cdef public object code
+    cdef public object places
+    cpdef bytes parameters(self, Words words, Py_ssize_t start, Py_ssize_t count)
+
+cdef class LaunchKernel(Kernel):
+    pass

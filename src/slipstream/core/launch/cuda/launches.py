@@ -1,0 +1,121 @@
+"""A launch: a kernel bound to sizes, everything of a launch but its operands and numbers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from slipstream.core.launch.cuda.modules import modules
+from slipstream.core.launch.cuda.words import Words
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.records import Kernel, Plan
+
+Sizes = tuple[int, int, int]
+
+
+class KernelCode:
+    """The CUDA C++ of one kernel, without the prelude that goes before it.
+
+    ``name``: the ``extern "C" __global__`` function; ``mark``: what windows are cut by: it depends
+    on the text alone, so that the same program is cut at the same places in every process.
+    """
+
+    def __init__(self, name: str, source: str, options: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.source = source
+        self.options = options
+        self.mark = crc32(source.encode(), crc32(name.encode()))
+
+
+class Launch:
+    """One kernel launch, bound: what a graph's node needs but for the argument words.
+
+    ``numbers``: the class of each run-time number; ``tail``: the bytes that end the parameter
+    block.  A library's kernel has ``places`` instead: ``tail`` is its whole block, into which
+    argument words are written: (word, place in bytes, what is added to the word).
+    """
+
+    function: int
+    mark: int
+    shape: tuple[Sizes, Sizes, int]
+    numbers: tuple[str, ...]
+    tail: bytes
+    name: str
+    code: Any
+    places: tuple[tuple[int, int, int], ...] | None
+
+    def __init__(self, code: Any, function: int, shape: tuple[Sizes, Sizes, int],
+                 numbers: tuple[str, ...], tail: bytes) -> None:
+        self.code = code
+        self.name = code.name
+        self.mark = code.mark
+        self.function = function
+        self.shape = shape
+        self.numbers = numbers
+        self.tail = tail
+        self.places = None
+
+    def parameters(self, words: Words, start: int, count: int) -> bytes:
+        """The parameter block for ``count`` argument words from ``start``."""
+        if self.places is None:
+            return words.block(start, count, self.tail)
+        return words.patched(start, self.tail, self.places)
+
+    @property
+    def grid(self) -> Sizes:
+        """Blocks of the grid."""
+        return self.shape[0]
+
+    @property
+    def block(self) -> Sizes:
+        """Threads of a block."""
+        return self.shape[1]
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory."""
+        return self.shape[2]
+
+    def __repr__(self) -> str:
+        return f"<launch of {self.name}, grid {self.grid}, block {self.block}>"
+
+
+__all__ = ["KernelCode", "Launch", "LaunchKernel", "Words", "make_launch", "three"]
+
+
+class LaunchKernel(Kernel):
+    """A kernel that is one launch: ``plan.binding``; None where there is nothing to do."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Record the launch."""
+        if plan.binding is not None:
+            backend: Any = plan.backend
+            backend.record_operands(plan.binding, operands, numbers)
+
+
+def make_launch(code: KernelCode, device: Device, grid: int | Sequence[int],
+                block: int | Sequence[int], **more: Any) -> Launch:
+    """A launch of a kernel on a device, compiled and loaded where it was not yet.
+
+    ``more``: ``shared`` bytes of dynamic shared memory, ``numbers`` (classes of the run-time
+    numbers), ``tail`` (bytes, or integers that become 8-byte words).
+    """
+    shared = more.get("shared", 0)
+    tail = more.get("tail", b"")
+    if not isinstance(tail, bytes):
+        tail = struct.pack(f"<{len(tail)}q", *tail)
+    function = modules.function(device, code, shared)
+    return Launch(code, function, (three(grid), three(block), shared),
+                  tuple(more.get("numbers", ())), tail)
+
+
+def three(sizes: int | Sequence[int]) -> Sizes:
+    """A number, or one to three, as the three sizes of a grid or block."""
+    own = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    x, y, z = (*own, 1, 1)[:3]
+    return x, y, z

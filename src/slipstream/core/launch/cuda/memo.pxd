@@ -1,0 +1,39 @@
+from slipstream.core.launch.cuda.launches cimport Launch
+from slipstream.core.launch.cuda.words cimport Words
+from slipstream.core.native.hot cimport HotCalls
+
+cdef class Window:
+    cdef public list launches
+    cdef public Words words
+    cdef public list ends
+    cdef public list sites
+    cdef public list moments
+    cdef public object key
+    cdef public Py_ssize_t drained
+
+cdef class Graph:
+    cdef public list launches
+    cdef public Words words
+    cdef public list ends
+    cdef public size_t executable
+    cdef public Py_ssize_t nbytes
+    cdef public list nodes
+    cdef public list children
+    cdef public Py_ssize_t patches
+    cdef public Py_ssize_t used
+
+cdef class Memo:
+    cdef HotCalls hot
+    cdef object driver
+    cdef object counts
+    cdef public dict graphs
+    cdef public dict seen
+    cdef public Py_ssize_t nbytes
+    cdef public Py_ssize_t count
+    cpdef Graph find(self, Window window)
+    cpdef object note(self, Window window)
+    cpdef Graph _first_or_second(self, Window window)
+    cpdef Graph _patched(self, list known, Graph best, Window window)
+    cpdef Py_ssize_t _patch(self, Graph graph, Window window) except -1
+    cpdef object _patch_node(self, Graph graph, Py_ssize_t place, Launch launch, bytes block)
+    cpdef Graph _capture(self, Window window)

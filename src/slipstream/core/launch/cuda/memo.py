@@ -1,0 +1,234 @@
+"""The graph memo: windows of launches that were seen before, kept as executable graphs.
+
+A window is known by its sequence of kernels.  First sight: its launches went out one by one.
+Second: it becomes a graph.  Then: the graph is launched again, after the nodes whose grid, block
+or argument words differ from last time were patched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipstream.core.launch.cuda.counts import Counts
+from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.launch.cuda.words import Words
+from slipstream.core.native.driver import Driver
+from slipstream.core.native.hot import HotCalls
+
+__all__ = ["Graph", "Launch", "Memo", "Window", "Words"]
+
+# Limits of a memo: graphs, and the bytes that they are reckoned to hold.
+MOST_GRAPHS = 512
+MOST_BYTES = 256 << 20
+# What the driver keeps of one kernel node, about.
+NODE_BYTES = 4096
+# Graphs of one sequence of kernels: more where their arguments take turns.
+VARIANTS = 4
+
+
+class Window:
+    """Launches in the order in which they were recorded.
+
+    ``ends`` holds, for each launch, where its argument words end; ``key`` is the hash of the
+    sequence of kernels; ``drained`` counts the launches that went out before the window's end.
+    """
+
+    launches: list[Launch]
+    words: Words
+    ends: list[int]
+    sites: list[Any]
+    moments: list[int]
+    key: int
+    drained: int
+
+    def __init__(self) -> None:
+        self.launches = []
+        self.words = Words()
+        self.ends = []
+        self.sites = []
+        self.moments = []
+        self.key = 0
+        self.drained = 0
+
+
+class Graph:
+    """An executable graph, the arguments its nodes have now, and what it may not outlive."""
+
+    launches: list[Launch]
+    words: Words
+    ends: list[int]
+    executable: int
+    nbytes: int
+    nodes: list[int]
+    children: list[Any]
+    patches: int
+    used: int
+
+    def __init__(self, window: Window) -> None:
+        self.launches = list(window.launches)
+        self.words = window.words.copy()
+        self.ends = list(window.ends)
+        self.executable = 0
+        self.nodes = []
+        self.children = []
+        self.patches = 0
+        self.used = 0
+        self.nbytes = NODE_BYTES * len(window.launches)
+
+
+class Memo:
+    """The graphs of one stream."""
+
+    hot: HotCalls
+    driver: Driver
+    counts: Counts
+    graphs: dict[int, list[Graph]]
+    seen: dict[int, list[int]]
+    nbytes: int
+    count: int
+
+    def __init__(self, hot: HotCalls, driver: Driver, counts: Counts) -> None:
+        self.hot = hot
+        self.driver = driver
+        self.counts = counts
+        self.graphs = {}
+        self.seen = {}
+        self.nbytes = 0
+        self.count = 0
+
+    def find(self, window: Window) -> Graph | None:
+        """The graph to launch for a window, patched; None where it goes out one by one."""
+        known = self.graphs.get(window.key)
+        if known is None:
+            return self._first_or_second(window)
+        best = known[-1]
+        if same_kernels(best.launches, window.launches):
+            if same_arguments(best, window):
+                return best
+            for graph in known:
+                if graph is not best and same_arguments(graph, window):
+                    # The most recently used one is last.
+                    known.remove(graph)
+                    known.append(graph)
+                    return graph
+            return self._patched(known, best, window)
+        # Another sequence with the same hash: it is left alone.
+        return None
+
+    def note(self, window: Window) -> None:
+        """Count a window as seen though it went out one by one."""
+        if len(self.seen) >= 8 * MOST_GRAPHS:
+            self.seen.clear()
+        self.seen[window.key] = [launch.function for launch in window.launches]
+
+    def _first_or_second(self, window: Window) -> Graph | None:
+        if self.seen.get(window.key) != [launch.function for launch in window.launches]:
+            self.note(window)
+            return None
+        graph = self._capture(window)
+        self.graphs[window.key] = [graph]
+        return graph
+
+    def _patched(self, known: list[Graph], best: Graph, window: Window) -> Graph:
+        graph = best
+        if best.patches > 2 and len(known) < VARIANTS:
+            # The arguments take turns, or never come again: another graph costs less than
+            # patching for ever where they take turns, and is bounded where they do not.
+            graph = self._capture(window)
+            known.append(graph)
+            return graph
+        if best.patches > 2:
+            graph = known.pop(0)
+            known.append(graph)
+        changed = self._patch(graph, window)
+        graph.patches = graph.patches + 1 if changed * 4 > len(window.launches) else 0
+        return graph
+
+    def _patch(self, graph: Graph, window: Window) -> int:
+        """Give the nodes the window's arguments; how many were changed."""
+        start = changed = 0
+        for place, launch in enumerate(window.launches):
+            end = window.ends[place]
+            count = end - start
+            if launch is not graph.launches[place] or not window.words.same(
+                    start, graph.words, start, count):
+                self._patch_node(graph, place, launch,
+                                 launch.parameters(window.words, start, count))
+                graph.words.put(start, window.words, start, count)
+                graph.launches[place] = launch
+                changed += 1
+            start = end
+        self.counts.patched += changed
+        return changed
+
+    def _patch_node(self, graph: Graph, place: int, launch: Launch, block: bytes) -> None:
+        self.hot.set_kernel_node(graph.executable, graph.nodes[place], launch.function,
+                                 launch.shape, block)
+
+    def _capture(self, window: Window) -> Graph:
+        """Make a graph of a window: a chain of nodes."""
+        self._make_room(len(window.launches) * NODE_BYTES)
+        graph = Graph(window)
+        driver = self.driver
+        whole = driver.create_graph()
+        try:
+            start = 0
+            after: tuple[int, ...] = ()
+            for place, launch in enumerate(window.launches):
+                end = window.ends[place]
+                block = launch.parameters(window.words, start, end - start)
+                after = (self._add(whole, after, launch, block),)
+                graph.nodes.append(after[0])
+                start = end
+            graph.executable = driver.instantiate(whole)
+        finally:
+            # Nodes stay valid as names of the executable's own.
+            graph.children.append(whole)
+        self.counts.captured += 1
+        self.count += 1
+        self.nbytes += graph.nbytes
+        return graph
+
+    def _add(self, whole: int, after: tuple[int, ...], launch: Launch, block: bytes) -> int:
+        return self.driver.add_kernel_node(whole, after, launch.function, launch.grid,
+                                           launch.block, launch.shared, block)
+
+    def _make_room(self, nbytes: int) -> None:
+        while self.graphs and (self.count >= MOST_GRAPHS or self.nbytes + nbytes > MOST_BYTES):
+            oldest = min(self.graphs, key=self._last_use)
+            for graph in self.graphs.pop(oldest):
+                self.drop(graph)
+
+    def _last_use(self, key: int) -> int:
+        return max([graph.used for graph in self.graphs[key]])
+
+    def drop(self, graph: Graph) -> None:
+        """Give back what a graph holds."""
+        self.driver.destroy_executable(graph.executable)
+        for whole in graph.children:
+            self.driver.destroy_graph(whole)
+        self.count -= 1
+        self.nbytes -= graph.nbytes
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for known in self.graphs.values():
+            for graph in known:
+                self.drop(graph)
+        self.graphs.clear()
+        self.seen.clear()
+
+
+def same_arguments(graph: Graph, window: Window) -> bool:
+    """Whether nothing needs to be patched."""
+    return (graph.launches == window.launches and graph.words.length == window.words.length
+            and window.words.same(0, graph.words, 0, window.words.length))
+
+
+def same_kernels(mine: list[Launch], other: list[Launch]) -> bool:
+    """Whether two sequences launch the same kernels, whatever their sizes and arguments."""
+    if mine == other:
+        return True
+    if len(mine) != len(other):
+        return False
+    return all([launch.function == other[place].function for place, launch in enumerate(mine)])

@@ -1,0 +1,42 @@
+from slipstream.core.launch.cuda.launches cimport Launch
+from slipstream.core.launch.cuda.memo cimport Graph, Memo, Window
+from slipstream.core.launch.cuda.words cimport Words
+from slipstream.core.native.hot cimport HotCalls
+from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.vocab.records cimport Spec, Storage, TensorBase
+
+cdef ModeTable modes
+
+cdef class Queue:
+    cdef public object owner
+    cdef public object driver
+    cdef public object counts
+    cdef public Memo memo
+    cdef public HotCalls hot
+    cdef public bint simulated
+    cdef public size_t stream
+    cdef public int number
+    cdef public Window window
+    cdef public Window spare
+    cdef public Py_ssize_t sequence
+    cdef public bint deferred
+    cdef public bint sending
+    cdef public bint recording
+    cdef public bint asleep
+    cdef public bint shared
+    cdef public unsigned long long mark
+    cdef public Py_ssize_t ticks
+    cdef public object lock
+    cdef public object workspace
+    cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
+    cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
+    cpdef object note_uses(self, tuple operands)
+    cpdef object finish(self, Launch launch, tuple numbers)
+    cpdef object boundary(self)
+    cpdef object send(self, str reason)
+    cpdef Window fresh_window(self)
+    cpdef object dispatch(self, Window window, str reason)
+    cpdef object launch_rest(self, Window window, str reason)
+    cpdef object drain(self)
+    cpdef bint tick(self) except -1
+    cpdef object watch_drain(self)

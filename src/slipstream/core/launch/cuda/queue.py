@@ -1,0 +1,293 @@
+"""The queue of a stream: launches are gathered in a window and sent at its end.
+
+A window ends where its content says so (a hash of neighbouring kernels), at a cap, and at points
+that the framework knows: a wait, a copy, an edge to another stream, the end of backward and of an
+optimizer's step.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import cython
+
+from slipstream.core.launch.cuda.counts import Counts
+from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.launch.cuda.memo import Graph, Memo, Window
+from slipstream.core.launch.cuda.watchdog import watchdog
+from slipstream.core.launch.cuda.words import Words
+from slipstream.core.native.driver import Driver
+from slipstream.core.native.hot import HotCalls
+from slipstream.core.vocab.modes import ModeState, ModeTable, modes
+from slipstream.core.vocab.records import Spec, Storage, TensorBase
+
+__all__ = ["Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Spec", "Storage",
+           "Window", "Words"]
+
+# A window has at least and at most so many launches where its content decides.
+LEAST = 8
+MOST = 64
+# One in so many pairs of neighbours ends a window.
+RARITY = 31
+# Fewer launches than this cost less one by one than as a graph.
+SHORT = 3
+
+
+class Queue:
+    """The launches of one stream that are not sent yet.
+
+    ``stream`` is the driver's handle; ``number`` counts the streams of the device;
+    ``sequence`` counts what was recorded; ``deferred`` is False where the handle was given away
+    or came from outside: then every launch is sent at once.
+    """
+
+    owner: Any
+    driver: Driver
+    counts: Counts
+    memo: Memo
+    hot: HotCalls
+    simulated: bool
+    stream: int
+    number: int
+    window: Window
+    sequence: int
+    deferred: bool
+    sending: bool
+    recording: bool
+    asleep: bool
+    shared: bool
+    mark: int
+    ticks: int
+    spare: Window
+    lock: Any
+    workspace: Any
+
+    def __init__(self, owner: Any, stream: int, number: int) -> None:
+        self.owner = owner
+        self.driver = owner.driver
+        self.counts = owner.counts
+        self.hot = owner.hot
+        self.memo = Memo(owner.hot, owner.driver, owner.counts)
+        # The simulated driver checks work against the blocks that lived when it was recorded.
+        self.simulated = owner.driver.name == "simulated"
+        self.stream = stream
+        self.number = number
+        self.window = Window()
+        self.spare = Window()
+        self.sequence = 0
+        self.deferred = True
+        self.sending = False
+        self.recording = False
+        self.asleep = True
+        self.shared = False
+        self.mark = 0
+        self.ticks = 0
+        # Memory that library calls of this stream may use; made when it is first wanted.
+        self.workspace = None
+        # One thread at a time sends: the driver is called without the interpreter's lock.
+        self.lock = threading.RLock()
+
+    def record_operands(self, launch: Launch, operands: tuple[Any, ...],
+                        numbers: tuple[Any, ...]) -> None:
+        """Record a launch on tensors, and what it reads and writes."""
+        tensor: TensorBase
+        storage: Storage
+        if not cython.compiled:
+            # Uncompiled, the watchdog may run between any two steps.
+            self.recording = True
+        words: Words = self.window.words
+        exported: cython.bint = False
+        for operand in operands:
+            tensor = operand
+            storage = tensor.storage
+            words.append(storage.address + tensor.offset * tensor.spec.itemsize)
+            if storage.exported:
+                exported = True
+        if self.shared:
+            self.note_uses(operands)
+        self.finish(launch, numbers)
+        if exported:
+            self.send("exported storage")
+
+    def record_addresses(self, launch: Launch, addresses: tuple[int, ...],
+                         numbers: tuple[Any, ...]) -> None:
+        """Record a launch on bare addresses."""
+        if not cython.compiled:
+            self.recording = True
+        words: Words = self.window.words
+        for address in addresses:
+            words.append(address)
+        self.finish(launch, numbers)
+
+    def note_uses(self, operands: tuple[Any, ...]) -> None:
+        """Tell the allocator which blocks this stream uses, where there are several streams."""
+        memory = self.owner.memory
+        for tensor in operands:
+            if tensor.storage.owner >= 0:
+                memory.used(tensor.storage.address, self.number, self.sequence + 1)
+
+    def finish(self, launch: Launch, numbers: tuple[Any, ...]) -> None:
+        """Add the launch whose addresses are written, and send where a window ends."""
+        window: Window = self.window
+        words: Words = window.words
+        state: ModeState
+        place: cython.Py_ssize_t = 0
+        if numbers:
+            for value in numbers:
+                words.append_number(launch.numbers[place], value)
+                place += 1
+        state = modes.current()
+        window.launches.append(launch)
+        window.ends.append(words.length)
+        window.sites.append(state.code)
+        window.sites.append(state.instruction)
+        if self.simulated:
+            window.moments.append(self.driver.moment)
+        mark: cython.ulonglong = launch.mark
+        window.key = (window.key * 1099511628211 + mark) & 0xFFFFFFFFFFFFFFFF
+        self.sequence += 1
+        if not cython.compiled:
+            self.recording = False
+        if self.asleep:
+            self.asleep = False
+            watchdog.wake.set()
+        count: cython.Py_ssize_t = len(window.launches)
+        if count >= MOST or not self.deferred:
+            self.send("")
+        elif count >= LEAST and mark != self.mark:
+            # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
+            if ((mark ^ (self.mark * 40503)) >> 5) & RARITY == 0:
+                self.send("")
+        self.mark = mark
+
+    def boundary(self) -> None:
+        """End the window at a point that the framework knows, if that is worth while."""
+        if len(self.window.launches) >= LEAST:
+            self.send("")
+
+    def send(self, reason: str) -> None:
+        """End the window: launch its graph, or its launches one by one."""
+        window: Window = self.window
+        if not window.launches:
+            return
+        with self.lock:
+            # The collector may run what sends again in the middle of a send.
+            window = self.window
+            if self.sending or not window.launches:
+                return
+            self.sending = True
+            self.window = self.fresh_window()
+            self.mark = 0
+            try:
+                self.dispatch(window, reason)
+            finally:
+                self.sending = False
+                self.owner.sent(window)
+                self.spare = window
+        self.owner.check()
+
+    def fresh_window(self) -> Window:
+        """An empty window: the one that was sent before the last, used again."""
+        window: Window = self.spare
+        self.spare = Window()
+        window.launches = []
+        window.words.clear()
+        window.ends = []
+        window.sites = []
+        window.moments = []
+        window.key = 0
+        window.drained = 0
+        return window
+
+    def dispatch(self, window: Window, reason: str) -> None:
+        """Hand a window to the driver."""
+        count: cython.Py_ssize_t = len(window.launches)
+        graph: Graph | None = None
+        self.owner.enter()
+        self.counts.windows += 1
+        if not self.owner.memo:
+            reason = "memo off"
+        elif not self.deferred:
+            reason = "handed-out stream"
+        elif window.drained:
+            reason = "drained"
+            self.memo.note(window)
+        elif count < SHORT:
+            reason = reason or "too short"
+        else:
+            graph = self.memo.find(window)
+        if graph is None:
+            self.launch_rest(window, reason or "first sight")
+            return
+        if self.simulated:
+            self.driver.stamps = stamps_of(window)
+        self.hot.launch_graph(graph.executable, self.stream)
+        self.hot.graph_kernel_nodes += count
+        graph.used = self.counts.windows
+        self.counts.launches += count
+        self.counts.replayed += count
+
+    def launch_rest(self, window: Window, reason: str) -> None:
+        """Launch one by one what of a window has not gone out yet."""
+        launch: Launch
+        place: cython.Py_ssize_t = window.drained
+        start: cython.Py_ssize_t = window.ends[place - 1] if place else 0
+        rest = window.launches[place:]
+        window.drained += len(rest)
+        self.counts.launches += len(rest)
+        self.counts.alone(reason, rest)
+        for each in rest:
+            launch = each
+            end: cython.Py_ssize_t = window.ends[place]
+            block = launch.parameters(window.words, start, end - start)
+            if self.simulated:
+                self.driver.site, self.driver.stamp = stamps_of(window)[place]
+            self.hot.launch(launch.function, launch.shape, self.stream, block)
+            start = end
+            place += 1
+
+    # -- what has waited too long --
+
+    def drain(self) -> None:
+        """Let what is recorded go out one by one; the window keeps its place."""
+        with self.lock:
+            if self.sending or len(self.window.launches) == self.window.drained:
+                return
+            self.sending = True
+            try:
+                self.owner.enter()
+                self.launch_rest(self.window, "drained")
+            finally:
+                self.sending = False
+        self.owner.check()
+
+    def tick(self) -> bool:
+        """The watchdog's look: whether anything was recorded since the last."""
+        moved: cython.bint = self.sequence != self.ticks
+        self.ticks = self.sequence
+        if not moved and len(self.window.launches) != self.window.drained:
+            self.watch_drain()
+        return moved
+
+    def watch_drain(self) -> None:
+        """Drain from the watchdog's thread; what a kernel reported waits for the user's."""
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            if not self.sending and not self.recording:
+                self.sending = True
+                try:
+                    self.owner.enter()
+                    self.launch_rest(self.window, "drained")
+                finally:
+                    self.sending = False
+        finally:
+            self.lock.release()
+
+
+def stamps_of(window: Window) -> list[Any]:
+    """For each launch its site and the moment at which it was recorded."""
+    sites = window.sites
+    return [((sites[2 * place], sites[2 * place + 1]), moment)
+            for place, moment in enumerate(window.moments)]

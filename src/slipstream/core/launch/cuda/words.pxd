@@ -1,0 +1,44 @@
+cdef extern from "stdlib.h":
+    void free(void *data) nogil
+
+cdef extern from *:
+    """
+    #include <stdlib.h>
+    #include <string.h>
+    static CYTHON_INLINE unsigned long long slip_bits(double value) {
+        unsigned long long bits;
+        memcpy(&bits, &value, 8);
+        return bits;
+    }
+    static CYTHON_INLINE unsigned long long *slip_widen(unsigned long long *data, Py_ssize_t n) {
+        return (unsigned long long *)realloc(data, (size_t)n * 8);
+    }
+    static CYTHON_INLINE int slip_same(unsigned long long *a, Py_ssize_t i, unsigned long long *b,
+                                       Py_ssize_t j, Py_ssize_t n) {
+        return n == 0 || !memcmp(a + i, b + j, (size_t)n * 8);
+    }
+    static CYTHON_INLINE PyObject *slip_bytes(unsigned long long *a, Py_ssize_t i, Py_ssize_t n) {
+        return PyBytes_FromStringAndSize(n ? (char *)(a + i) : "", n * 8);
+    }
+    """
+    unsigned long long slip_bits(double value)
+    unsigned long long *slip_widen(unsigned long long *data, Py_ssize_t n)
+    bint slip_same(unsigned long long *a, Py_ssize_t i, unsigned long long *b, Py_ssize_t j,
+                   Py_ssize_t n)
+    bytes slip_bytes(unsigned long long *a, Py_ssize_t i, Py_ssize_t n)
+
+cdef class Words:
+    cdef readonly Py_ssize_t length
+    cdef Py_ssize_t room
+    cdef unsigned long long *data
+    cpdef void append(self, unsigned long long word)
+    cpdef object append_number(self, str cls, object value)
+    cpdef void append_double(self, double value)
+    cpdef object widen(self)
+    cpdef bint same(self, Py_ssize_t start, Words other, Py_ssize_t place, Py_ssize_t count)
+    cpdef tuple take(self, Py_ssize_t start, Py_ssize_t count)
+    cpdef object put(self, Py_ssize_t start, Words other, Py_ssize_t place, Py_ssize_t count)
+    cpdef bytes block(self, Py_ssize_t start, Py_ssize_t count, bytes tail)
+    cpdef bytes patched(self, Py_ssize_t start, bytes block, object places)
+    cpdef Words copy(self)
+    cpdef object clear(self)

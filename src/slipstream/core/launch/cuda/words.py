@@ -1,0 +1,136 @@
+"""Argument words: the 8-byte parameters of a window's launches, one after the other."""
+
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
+# ruff: noqa: F821
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import cython
+
+MASK = (1 << 64) - 1
+
+
+class Words:
+    """A growing row of 64-bit words: C memory compiled, a list of integers uncompiled.
+
+    Words hold addresses, and numbers as the kernel reads them: int64 for bool and int, the bits
+    of a double for float, two doubles for complex.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        if cython.compiled:
+            self.room = 0
+            self.data = cython.NULL
+        else:
+            self.items: list[int] = []
+
+    def __del__(self) -> None:
+        if cython.compiled:
+            free(self.data)
+            self.data = cython.NULL
+            self.room = self.length = 0
+
+    def append(self, word: cython.ulonglong) -> None:
+        """Add an address."""
+        if cython.compiled:
+            if self.length == self.room:
+                self.widen()
+            self.data[self.length] = word
+        else:
+            self.items.append(word & MASK)
+        self.length += 1
+
+    def append_number(self, cls: str, value: Any) -> None:
+        """Add a run-time number of a class that numbers have: b1, i64, f64, c128."""
+        if cls == "f64":
+            self.append_double(value)
+        elif cls == "c128":
+            self.append_double(value.real)
+            self.append_double(value.imag)
+        else:
+            self.append(int(value) & MASK)
+
+    def append_double(self, value: cython.double) -> None:
+        """Add the bits of a double."""
+        if cython.compiled:
+            self.append(slip_bits(value))
+        else:
+            self.append(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+    def widen(self) -> None:
+        """Make room for more words."""
+        if cython.compiled:
+            room: cython.Py_ssize_t = max(64, 2 * self.room)
+            data: cython.p_ulonglong = slip_widen(self.data, room)
+            if data == cython.NULL:
+                raise MemoryError
+            self.data = data
+            self.room = room
+
+    def same(self, start: cython.Py_ssize_t, other: Words, place: cython.Py_ssize_t,
+             count: cython.Py_ssize_t) -> bool:
+        """Whether ``count`` words from ``start`` equal those of ``other`` from ``place``."""
+        if start + count > self.length or place + count > other.length:
+            return False
+        if cython.compiled:
+            return slip_same(self.data, start, other.data, place, count)
+        return self.items[start:start + count] == other.items[place:place + count]
+
+    def take(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> tuple[int, ...]:
+        """``count`` words from ``start``."""
+        if cython.compiled:
+            return tuple([self.data[start + i] for i in range(count)])
+        return tuple(self.items[start:start + count])
+
+    def put(self, start: cython.Py_ssize_t, other: Words, place: cython.Py_ssize_t,
+            count: cython.Py_ssize_t) -> None:
+        """Write ``count`` words of ``other`` from ``place`` over those from ``start``."""
+        if cython.compiled:
+            i: cython.Py_ssize_t
+            for i in range(count):
+                self.data[start + i] = other.data[place + i]
+        else:
+            self.items[start:start + count] = other.items[place:place + count]
+
+    def block(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t, tail: bytes) -> bytes:
+        """A parameter block: ``count`` words from ``start``, then the tail."""
+        if cython.compiled:
+            return slip_bytes(self.data, start, count) + tail
+        return struct.pack(f"<{count}Q", *self.items[start:start + count]) + tail
+
+    def patched(self, start: cython.Py_ssize_t, block: bytes, places: Any) -> bytes:
+        """A parameter block with words from ``start`` written into it.
+
+        ``places``: (word, place in bytes, what is added to the word).
+        """
+        made = bytearray(block)
+        for word, place, more in places:
+            if cython.compiled:
+                value = self.data[start + word] + more
+            else:
+                value = self.items[start + word] + more
+            made[place:place + 8] = value.to_bytes(8, "little")
+        return bytes(made)
+
+    def copy(self) -> Words:
+        """The same words in memory of their own."""
+        made = Words()
+        if cython.compiled:
+            i: cython.Py_ssize_t
+            for i in range(self.length):
+                made.append(self.data[i])
+        else:
+            made.items = list(self.items)
+            made.length = self.length
+        return made
+
+    def clear(self) -> None:
+        """Forget the words, keep the room."""
+        self.length = 0
+        if not cython.compiled:
+            self.items = []

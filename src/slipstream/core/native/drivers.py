@@ -1,0 +1,46 @@
+"""Which CUDA driver there is: the real one, the simulated one, or none."""
+
+from __future__ import annotations
+
+from slipstream.core.native.driver import Driver
+from slipstream.core.vocab import optional
+from slipstream.core.vocab.settings import settings
+
+
+class Drivers:
+    """Finds the driver at its first use and keeps it; a singleton, `drivers`."""
+
+    def __init__(self) -> None:
+        self.found: Driver | None = None
+        self.missing = ""
+
+    def current(self) -> Driver:
+        """The driver; raises RuntimeError with the mend where there is none."""
+        if self.found is None:
+            self._find()
+        if self.found is None:
+            raise RuntimeError(f"CUDA is not available: {self.missing}")
+        return self.found
+
+    def available(self) -> bool:
+        """Whether there is a driver with a card; makes no context."""
+        if self.found is None and not self.missing:
+            self._find()
+        return self.found is not None and self.found.device_count() > 0
+
+    def use(self, driver: Driver | None) -> None:
+        """Take this driver from now on; None: find one again.  For tests, before any context."""
+        self.found = driver
+        self.missing = ""
+
+    def _find(self) -> None:
+        if settings.driver == "sim":
+            self.found = optional.load("core.native.simulated").SimulatedDriver()
+            return
+        try:
+            self.found = optional.load("core.native.real.driver").RealDriver()
+        except (ImportError, OSError, RuntimeError) as error:
+            self.missing = str(error)
+
+
+drivers = Drivers()

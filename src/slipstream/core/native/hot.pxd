@@ -1,0 +1,66 @@
+cdef extern from *:
+    """
+    #include <stddef.h>
+    typedef int (*slip_launch_call)(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                    unsigned, unsigned, void *, void **, void **);
+    typedef int (*slip_graph_call)(void *, void *);
+    typedef struct {
+        void *function;
+        unsigned x, y, z, u, v, w, shared;
+        void **parameters;
+        void **extra;
+        void *kernel;
+        void *context;
+    } slip_node;
+    typedef int (*slip_node_call)(void *, void *, const slip_node *);
+
+    /* A whole parameter block: (1, pointer), (2, its size), end. */
+    #define SLIP_EXTRA(block, n) \
+        size_t size = (size_t)(n); \
+        void *extra[5] = {(void *)1, (void *)(block), (void *)2, &size, NULL}
+
+    static int slip_launch(size_t call, size_t function, unsigned x, unsigned y, unsigned z,
+                           unsigned u, unsigned v, unsigned w, unsigned shared, size_t stream,
+                           char *block, Py_ssize_t n) {
+        int status;
+        SLIP_EXTRA(block, n);
+        Py_BEGIN_ALLOW_THREADS
+        status = ((slip_launch_call)call)((void *)function, x, y, z, u, v, w, shared,
+                                          (void *)stream, NULL, extra);
+        Py_END_ALLOW_THREADS
+        return status;
+    }
+    static int slip_launch_graph(size_t call, size_t executable, size_t stream) {
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = ((slip_graph_call)call)((void *)executable, (void *)stream);
+        Py_END_ALLOW_THREADS
+        return status;
+    }
+    static int slip_set_node(size_t call, size_t executable, size_t node, size_t function,
+                             unsigned x, unsigned y, unsigned z, unsigned u, unsigned v,
+                             unsigned w, unsigned shared, char *block, Py_ssize_t n) {
+        SLIP_EXTRA(block, n);
+        slip_node changed = {(void *)function, x, y, z, u, v, w, shared, NULL, extra, NULL, NULL};
+        return ((slip_node_call)call)((void *)executable, (void *)node, &changed);
+    }
+    """
+    int slip_launch(size_t call, size_t function, unsigned x, unsigned y, unsigned z, unsigned u,
+                    unsigned v, unsigned w, unsigned shared, size_t stream, char *block,
+                    Py_ssize_t n)
+    int slip_launch_graph(size_t call, size_t executable, size_t stream)
+    int slip_set_node(size_t call, size_t executable, size_t node, size_t function, unsigned x,
+                      unsigned y, unsigned z, unsigned u, unsigned v, unsigned w, unsigned shared,
+                      char *block, Py_ssize_t n)
+
+cdef class HotCalls:
+    cdef object driver
+    cdef readonly bint direct
+    cdef size_t launcher, graph_launcher, node_setter
+    cdef public Py_ssize_t kernel_launches, graph_launches, graph_kernel_nodes
+    cdef public Py_ssize_t node_updates
+    cpdef object launch(self, size_t function, object shape, size_t stream, bytes block)
+    cpdef object launch_graph(self, size_t executable, size_t stream)
+    cpdef object set_kernel_node(self, size_t executable, size_t node, size_t function,
+                                 object shape, bytes block)
+    cpdef object failure(self, str call, int status)

@@ -1,0 +1,85 @@
+"""The driver's calls of the hot path, through its function pointers: no binding in between.
+
+Uncompiled, and on a driver that names no pointers, the same calls go through `Driver`.
+"""
+
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
+# ruff: noqa: F821
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from slipstream.core.native.driver import Driver, DriverError
+
+
+class HotCalls:
+    """Launches kernels and graphs and patches kernel nodes.
+
+    ``kernel_launches``, ``graph_launches``, ``node_updates`` count what went past the binding,
+    ``graph_kernel_nodes`` the kernels inside launched graphs.
+    """
+
+    driver: Driver
+    direct: bool
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.launcher = driver.launcher
+        self.graph_launcher = driver.graph_launcher
+        self.node_setter = driver.node_setter
+        self.direct = bool(cython.compiled and driver.launcher)
+        self.kernel_launches = 0
+        self.graph_launches = 0
+        self.graph_kernel_nodes = 0
+        self.node_updates = 0
+
+    def launch(self, function: cython.size_t, shape: Any, stream: cython.size_t,
+               block: bytes) -> None:
+        """Launch a kernel; ``shape`` is (grid, block, shared)."""
+        grid, threads, shared = shape
+        if not self.direct:
+            self.driver.launch(function, grid, threads, shared, stream, block)
+            return
+        if cython.compiled:
+            x, y, z = grid
+            u, v, w = threads
+            self.kernel_launches += 1
+            status: cython.int = slip_launch(self.launcher, function, x, y, z, u, v, w, shared,
+                                             stream, block, len(block))
+            if status:
+                raise self.failure("cuLaunchKernel", status)
+
+    def launch_graph(self, executable: cython.size_t, stream: cython.size_t) -> None:
+        """Launch a graph."""
+        if not self.direct:
+            self.driver.launch_graph(executable, stream)
+            return
+        if cython.compiled:
+            self.graph_launches += 1
+            status: cython.int = slip_launch_graph(self.graph_launcher, executable, stream)
+            if status:
+                raise self.failure("cuGraphLaunch", status)
+
+    def set_kernel_node(self, executable: cython.size_t, node: cython.size_t,
+                        function: cython.size_t, shape: Any, block: bytes) -> None:
+        """Change a kernel node of an executable graph."""
+        grid, threads, shared = shape
+        if not self.direct:
+            self.driver.set_kernel_node(executable, node, function, grid, threads, shared, block)
+            return
+        if cython.compiled:
+            x, y, z = grid
+            u, v, w = threads
+            self.node_updates += 1
+            status: cython.int = slip_set_node(self.node_setter, executable, node, function,
+                                               x, y, z, u, v, w, shared, block, len(block))
+            if status:
+                raise self.failure("cuGraphExecKernelNodeSetParams", status)
+
+    def failure(self, call: str, status: cython.int) -> DriverError:
+        """The error of a call that failed."""
+        return DriverError(call, self.driver.status_name(status))

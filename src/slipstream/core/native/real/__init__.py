@@ -1,0 +1,1 @@
+"""The machine's CUDA driver, through NVIDIA's bindings."""

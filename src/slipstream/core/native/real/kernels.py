@@ -1,0 +1,88 @@
+"""Compiling, loading and launching kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuda.bindings import driver as cu
+from cuda.bindings import nvrtc
+
+from slipstream.core.native.driver import CompileError, DriverError
+from slipstream.core.native.real.checked import Checked
+from slipstream.core.native.real.parameters import Block
+
+# No contraction: a * b + c is rounded twice, as the formula says.
+OPTIONS = ("--fmad=false", "--std=c++17", "--device-as-default-execution-space")
+FUNCTION = cu.CUfunction_attribute
+
+
+class KernelCalls(Checked):
+    """Kernels of the current context."""
+
+    def compiler_version(self) -> str:
+        """NVRTC's version."""
+        status, major, minor = nvrtc.nvrtcVersion()
+        if status:
+            raise DriverError("nvrtcVersion", str(status))
+        return f"nvrtc {major}.{minor} {' '.join(OPTIONS)}"
+
+    def compile(self, source: str, name: str, options: tuple[str, ...], arch: str) -> bytes:
+        """A cubin of CUDA C++ for an architecture; raises CompileError."""
+        self.counts["compilations"] += 1
+        status, program = nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0,
+                                                   [], [])
+        if status:
+            raise DriverError("nvrtcCreateProgram", str(status))
+        try:
+            wanted = [f"--gpu-architecture={arch}", *OPTIONS, *options]
+            texts = [each.encode() for each in wanted]
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(texts), texts)
+            if status:
+                raise CompileError(name, log_of(program))
+            _, size = nvrtc.nvrtcGetCUBINSize(program)
+            image = b" " * size
+            nvrtc.nvrtcGetCUBIN(program, image)
+            return image
+        finally:
+            nvrtc.nvrtcDestroyProgram(program)
+
+    def load_module(self, image: bytes) -> int:
+        """Load an image into the current context."""
+        return int(self.call("cuModuleLoadData", image))
+
+    def unload_module(self, module: int) -> None:
+        """Unload it."""
+        self.call("cuModuleUnload", module)
+
+    def function(self, module: int, name: str) -> int:
+        """A kernel of a module."""
+        return int(self.call("cuModuleGetFunction", module, name.encode()))
+
+    def function_attributes(self, function: int) -> dict[str, int]:
+        """registers, shared, local, constant, max_threads, binary."""
+        names = {"registers": "NUM_REGS", "shared": "SHARED_SIZE_BYTES",
+                 "local": "LOCAL_SIZE_BYTES", "constant": "CONST_SIZE_BYTES",
+                 "max_threads": "MAX_THREADS_PER_BLOCK", "binary": "BINARY_VERSION"}
+        return {ours: int(self.call("cuFuncGetAttribute",
+                                    getattr(FUNCTION, f"CU_FUNC_ATTRIBUTE_{theirs}"), function))
+                for ours, theirs in names.items()}
+
+    def set_dynamic_shared(self, function: int, nbytes: int) -> None:
+        """Allow a kernel more dynamic shared memory."""
+        self.call("cuFuncSetAttribute", function,
+                  FUNCTION.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
+
+    def launch(self, function: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               shared: int, stream: int, parameters: bytes) -> None:
+        """Launch a kernel with a parameter block."""
+        self.counts["kernel_launches"] += 1
+        held = Block(parameters)
+        self.call("cuLaunchKernel", function, *grid, *block, shared, stream, 0, held.address)
+
+
+def log_of(program: Any) -> str:
+    """What NVRTC says of a program that did not compile."""
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = b" " * size
+    nvrtc.nvrtcGetProgramLog(program, log)
+    return log.rstrip(b"\0 ").decode(errors="replace")

@@ -1,0 +1,143 @@
+"""What every part of the simulated driver shares: calls that are counted and can be made to fail,
+handles, and the engine."""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from slipstream.core.native.driver import CompileError, Driver, DriverError
+from slipstream.core.native.simulated.engine import Engine, engine_for
+from slipstream.core.native.simulated.schedule import Schedule
+from slipstream.core.native.simulated.toolchain import Toolchain
+from slipstream.core.native.simulated.working import Desk
+from slipstream.core.vocab.settings import SimulatedCard, settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What a real driver says where a call fails through no fault of the caller.
+FAILURES = {
+    "allocate": "OUT_OF_MEMORY", "allocate_host": "OUT_OF_MEMORY", "reserve": "OUT_OF_MEMORY",
+    "create_physical": "OUT_OF_MEMORY", "map": "OUT_OF_MEMORY", "context": "OUT_OF_MEMORY",
+    "create_stream": "OUT_OF_MEMORY", "create_event": "OUT_OF_MEMORY",
+    "load_module": "OUT_OF_MEMORY", "create_graph": "OUT_OF_MEMORY",
+    "instantiate": "OUT_OF_MEMORY", "launch": "LAUNCH_OUT_OF_RESOURCES",
+    "launch_graph": "LAUNCH_OUT_OF_RESOURCES", "wait_stream": "LAUNCH_FAILED",
+    "wait_event": "LAUNCH_FAILED", "synchronize": "LAUNCH_FAILED", "query_stream": "LAUNCH_FAILED",
+    "query_event": "LAUNCH_FAILED", "end_capture": "STREAM_CAPTURE_INVALIDATED",
+    "set_kernel_node": "GRAPH_EXEC_UPDATE_FAILURE", "set_copy_node": "GRAPH_EXEC_UPDATE_FAILURE",
+    "set_fill_node": "GRAPH_EXEC_UPDATE_FAILURE", "set_child_node": "GRAPH_EXEC_UPDATE_FAILURE",
+}
+# The host's time in a call, in microseconds; in a call that submits work; between two polls.
+CALL_TIME, SUBMIT_TIME, POLL_TIME = 0.2, 2.0, 2.0
+FIRST_HANDLE = 0x51000
+# The engine runs one piece of work at a time, whichever driver asks.
+LOCK = threading.RLock()
+
+
+def driver_call(function: F) -> F:
+    """Make a method a call of the driver: locked, counted, and failing where that is asked for."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def call(self: Base, *arguments: Any, **named: Any) -> Any:
+        with LOCK:
+            self.calls[name] += 1
+            self.schedule.now += CALL_TIME
+            if name in self.failing and self.calls[name] == self.failing[name]:
+                raise self.failure(name)
+            return function(self, *arguments, **named)
+
+    return call  # type: ignore[return-value]
+
+
+class Base(Driver):
+    """The state of a simulated driver."""
+
+    name = "simulated"
+
+    def __init__(self, options: SimulatedCard | None = None) -> None:
+        self.options = options or settings.simulated
+        self.toolchain = Toolchain(self.options.compiler)
+        self.engine: Engine = engine_for(self.toolchain)
+        self.calls: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.failing = dict(self.options.fail)
+        self.objects: dict[int, Any] = {}
+        self.next_handle = FIRST_HANDLE
+        self.thread = threading.local()
+        self.world: int = self.engine.world_new(
+            self.options.poison, self.options.race, self.options.peer)
+        weakref.finalize(self, self.engine.world_free, self.world)
+        self.schedule = Schedule(random.Random(self.options.seed), self.options)
+        self.desk = Desk(self.engine, self.world, self.schedule, self.options)
+
+    def failure(self, name: str) -> Exception:
+        """The error of a call that the options let fail."""
+        text = f"call {self.calls[name]} of its kind was made to fail by the option 'fail'"
+        if name == "compile":
+            return CompileError(name, text)
+        return DriverError(name, FAILURES.get(name, "UNKNOWN"), text)
+
+    def fail_next(self, name: str, number: int = 1) -> None:
+        """Let the ``number``-th call of a kind from now fail, once."""
+        self.failing[name] = self.calls[name] + number
+
+    def statistics(self) -> dict[str, int]:
+        """Counts since start: those of every driver, and how often each method was called."""
+        names = ("kernel_launches", "graph_launches", "graph_kernel_nodes", "node_updates",
+                 "captures", "copies", "fills", "allocations", "synchronizations",
+                 "event_records", "compilations")
+        return {**dict.fromkeys(names, 0), **self.counts, **self.calls}
+
+    def virtual_time(self) -> float:
+        """The host's time, in seconds of the simulation."""
+        return self.schedule.now * 1e-6
+
+    def advance(self, seconds: float) -> None:
+        """Let the host be idle for a while: work whose time has come runs."""
+        with LOCK:
+            self.schedule.now += seconds * 1e6
+            self.schedule.run_due()
+
+    # -- handles --
+
+    def add(self, thing: Any) -> int:
+        """A handle for a thing."""
+        self.next_handle += 16
+        self.objects[self.next_handle] = thing
+        thing.handle = self.next_handle
+        return self.next_handle
+
+    def find(self, kind: type, handle: int, call: str) -> Any:
+        """What a handle stands for; raises DriverError where that is nothing of this kind."""
+        thing = self.objects.get(handle)
+        if not isinstance(thing, kind):
+            raise DriverError(call, "INVALID_HANDLE", f"{handle:#x} is no {kind.__name__.lower()}")
+        return thing
+
+    def remove(self, kind: type, handle: int, call: str) -> Any:
+        """Take a handle away; what it stood for."""
+        thing = self.find(kind, handle, call)
+        del self.objects[handle]
+        return thing
+
+    # -- faults of work that ran --
+
+    def raise_faults(self) -> None:
+        """Raise the first fault of the work that has run; the others are forgotten."""
+        faults, self.desk.faults = self.desk.faults, []
+        if faults:
+            first = faults[0]
+            first.others = len(faults) - 1
+            raise first
+
+    def moments_needed(self) -> int:
+        """The oldest moment that work still to run knows."""
+        oldest = self.schedule.oldest_moment()
+        return self.moment if oldest is None else oldest

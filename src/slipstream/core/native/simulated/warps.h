@@ -1,0 +1,206 @@
+/* What threads of a block do together, and atomics. */
+inline void __syncthreads() { slip_now->barrier(slip_now, 0); }
+inline int __syncthreads_count(int predicate) {
+    return slip_now->barrier(slip_now, predicate != 0);
+}
+inline unsigned slip_block_size() { return blockDim.x * blockDim.y * blockDim.z; }
+inline int __syncthreads_or(int predicate) { return __syncthreads_count(predicate) != 0; }
+inline int __syncthreads_and(int predicate) { return __syncthreads_count(!predicate) == 0; }
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+inline void __threadfence_system() {}
+inline void __nanosleep(unsigned) {}
+
+inline unsigned slip_lane() {
+    const slip_triple &t = threadIdx, &d = blockDim;
+    return (t.x + d.x * (t.y + d.y * t.z)) % SLIP_WARP;
+}
+
+template <class T> inline unsigned long long slip_pack(T value) {
+    static_assert(sizeof(T) <= 8, "warp operations take values of at most eight bytes");
+    unsigned long long word = 0;
+    __builtin_memcpy(&word, &value, sizeof(T));
+    return word;
+}
+template <class T> inline T slip_unpack(unsigned long long word) {
+    T value;
+    __builtin_memcpy(&value, &word, sizeof(T));
+    return value;
+}
+template <class T> inline T slip_exchange(unsigned mask, T value, int source) {
+    return slip_unpack<T>(slip_now->together(slip_now, mask, SLIP_SHUFFLE, slip_pack(value),
+                                             source));
+}
+template <class T> inline T slip_value(T value) { return value; }
+template <class T> inline T slip_value(const slip_element<T> &value) { return value.get(); }
+
+/* Lanes of one segment of `width` lanes see each other; others read their own value. */
+#define SLIP_SHUFFLES(T) \
+    inline T __shfl_sync(unsigned mask, T value, int source, int width = SLIP_WARP) { \
+        int lane = slip_lane(), first = lane & ~(width - 1); \
+        return slip_exchange<T>(mask, value, first + (source & (width - 1))); \
+    } \
+    inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = SLIP_WARP) { \
+        int lane = slip_lane(), from = lane - (int)delta; \
+        return slip_exchange<T>(mask, value, from < (lane & ~(width - 1)) ? lane : from); \
+    } \
+    inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = SLIP_WARP) { \
+        int lane = slip_lane(), from = lane + (int)delta; \
+        return slip_exchange<T>(mask, value, from > (lane | (width - 1)) ? lane : from); \
+    } \
+    inline T __shfl_xor_sync(unsigned mask, T value, int other, int width = SLIP_WARP) { \
+        int lane = slip_lane(), from = lane ^ other; \
+        return slip_exchange<T>(mask, value, from > (lane | (width - 1)) ? lane : from); \
+    }
+SLIP_SHUFFLES(int)
+SLIP_SHUFFLES(unsigned)
+SLIP_SHUFFLES(long)
+SLIP_SHUFFLES(unsigned long)
+SLIP_SHUFFLES(long long)
+SLIP_SHUFFLES(unsigned long long)
+SLIP_SHUFFLES(float)
+SLIP_SHUFFLES(double)
+
+inline unsigned long long slip_vote(unsigned mask, int what, unsigned long long value) {
+    return slip_now->together(slip_now, mask, what, value, 0);
+}
+inline void __syncwarp(unsigned mask = ~0u) { slip_vote(mask, SLIP_BALLOT, 0); }
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    return (unsigned)slip_vote(mask, SLIP_BALLOT, predicate != 0);
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
+template <class T> inline unsigned __match_any_sync(unsigned mask, T value) {
+    return (unsigned)slip_vote(mask, SLIP_MATCH, slip_pack(value));
+}
+template <class T> inline unsigned __match_all_sync(unsigned mask, T value, int *same) {
+    unsigned there = __ballot_sync(mask, 1), equal = __match_any_sync(mask, value);
+    *same = equal == there;
+    return *same ? there : 0;
+}
+inline unsigned __reduce_add_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_ADD, v); }
+inline int __reduce_add_sync(unsigned mask, int v) { return slip_vote(mask, SLIP_ADD, v); }
+inline unsigned __reduce_min_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_MIN, v); }
+inline unsigned __reduce_max_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_MAX, v); }
+inline int __reduce_min_sync(unsigned mask, int v) { return slip_vote(mask, SLIP_SIGNED_MIN, v); }
+inline int __reduce_max_sync(unsigned mask, int v) { return slip_vote(mask, SLIP_SIGNED_MAX, v); }
+inline unsigned __reduce_and_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_AND, v); }
+inline unsigned __reduce_or_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_OR, v); }
+inline unsigned __reduce_xor_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_XOR, v); }
+/* Which lanes run together is not known before a `_sync`: no other lane may be counted on. */
+inline unsigned __activemask() { return 1u << slip_lane(); }
+
+/* -- atomics: threads of the simulated card never run at once -- */
+
+template <class T> inline T *slip_atomic(const slip_pointer<T> &p) {
+    return (T *)slip_check<sizeof(T), alignof(T)>(p.block, p.at, SLIP_ATOMIC);
+}
+template <class T> inline T *slip_atomic(T *p) { return p; }
+
+#define SLIP_ATOMIC_ON(P, T, name, next) \
+    inline T name(P p, T value) { \
+        T *at = slip_atomic(p), old = *at; \
+        *at = next; \
+        return old; \
+    }
+#define SLIP_ATOMICS(T, name, next) \
+    SLIP_ATOMIC_ON(T *, T, name, next) SLIP_ATOMIC_ON(slip_pointer<T>, T, name, next) \
+    SLIP_ATOMIC_ON(T *, T, name##_block, next) SLIP_ATOMIC_ON(slip_pointer<T>, T, name##_block, next) \
+    SLIP_ATOMIC_ON(T *, T, name##_system, next) SLIP_ATOMIC_ON(slip_pointer<T>, T, name##_system, next)
+#define SLIP_INTEGER_ATOMICS(T) \
+    SLIP_ATOMICS(T, atomicAdd, old + value) SLIP_ATOMICS(T, atomicSub, old - value) \
+    SLIP_ATOMICS(T, atomicExch, value) SLIP_ATOMICS(T, atomicMin, value < old ? value : old) \
+    SLIP_ATOMICS(T, atomicMax, value > old ? value : old) SLIP_ATOMICS(T, atomicAnd, old & value) \
+    SLIP_ATOMICS(T, atomicOr, old | value) SLIP_ATOMICS(T, atomicXor, old ^ value)
+SLIP_INTEGER_ATOMICS(int)
+SLIP_INTEGER_ATOMICS(unsigned)
+SLIP_INTEGER_ATOMICS(long)
+SLIP_INTEGER_ATOMICS(unsigned long)
+SLIP_INTEGER_ATOMICS(long long)
+SLIP_INTEGER_ATOMICS(unsigned long long)
+SLIP_ATOMICS(unsigned, atomicInc, old >= value ? 0 : old + 1)
+SLIP_ATOMICS(unsigned, atomicDec, old == 0 || old > value ? value : old - 1)
+SLIP_ATOMICS(float, atomicAdd, old + value)
+SLIP_ATOMICS(float, atomicExch, value)
+SLIP_ATOMICS(double, atomicAdd, old + value)
+
+#define SLIP_SWAP_ON(P, T, name) \
+    inline T name(P p, T expected, T value) { \
+        T *at = slip_atomic(p), old = *at; \
+        if (old == expected) *at = value; \
+        return old; \
+    }
+#define SLIP_SWAP(T) \
+    SLIP_SWAP_ON(T *, T, atomicCAS) SLIP_SWAP_ON(slip_pointer<T>, T, atomicCAS) \
+    SLIP_SWAP_ON(T *, T, atomicCAS_block) SLIP_SWAP_ON(slip_pointer<T>, T, atomicCAS_block) \
+    SLIP_SWAP_ON(T *, T, atomicCAS_system) SLIP_SWAP_ON(slip_pointer<T>, T, atomicCAS_system)
+SLIP_SWAP(int)
+SLIP_SWAP(unsigned)
+SLIP_SWAP(unsigned short)
+SLIP_SWAP(long)
+SLIP_SWAP(unsigned long)
+SLIP_SWAP(long long)
+SLIP_SWAP(unsigned long long)
+
+inline void __trap() { slip_now->trap(slip_now, "__trap()"); }
+inline void __brkpt() {}
+#define assert(condition) ((condition) ? (void)0 : slip_now->trap(slip_now, "assert(" #condition ")"))
+template <class... A> inline int printf(const char *, const A &...) { return 0; }
+inline long long clock64() { return 0; }
+inline int clock() { return 0; }
+
+/* -- the door from the engine: parameters out of their block, then a loop over threads -- */
+
+template <class T> struct slip_argument {
+    enum { size = sizeof(T), align = alignof(T), kind = 0 };
+    static const T &read(const unsigned char *at) { return *(const T *)at; }
+};
+template <class T> struct slip_argument<slip_pointer<T>> {
+    enum { size = 8, align = 8, kind = slip_is_const<T>::value ? 1 : 2 };
+    static slip_pointer<T> read(const unsigned char *at) {
+        return slip_pointer_at<T>(*(const unsigned long long *)at);
+    }
+};
+
+template <class... P> struct slip_signature {
+    static constexpr unsigned place(unsigned n) {
+        const unsigned sizes[] = {slip_argument<P>::size..., 0};
+        const unsigned aligns[] = {slip_argument<P>::align..., 1};
+        unsigned at = 0;
+        for (unsigned i = 0; i <= n; i++) {
+            at = (at + aligns[i] - 1) & ~(aligns[i] - 1);
+            if (i < n) at += sizes[i];
+        }
+        return at;
+    }
+};
+
+template <unsigned... I> struct slip_indices {};
+template <unsigned N, unsigned... I> struct slip_count : slip_count<N - 1, N - 1, I...> {};
+template <unsigned... I> struct slip_count<0, I...> { typedef slip_indices<I...> type; };
+
+template <class F, F f> struct slip_describe;
+template <class... P, void (*f)(P...)> struct slip_describe<void (*)(P...), f> {
+    typedef slip_signature<P...> signature;
+    template <class... A> static void threads(slip_context *context, const A &...arguments) {
+        while (context->next(context)) f(arguments...);
+    }
+    template <unsigned... I> static void unpack(slip_context *context, slip_indices<I...>) {
+        threads(context,
+                slip_argument<P>::read(context->parameters + signature::place(I))...);
+    }
+    static void run(slip_context *context) {
+        slip_now = context;
+        unpack(context, typename slip_count<sizeof...(P)>::type());
+    }
+    template <unsigned... I>
+    static const slip_parameter *table(slip_indices<I...>) {
+        static const slip_parameter all[] = {
+            {signature::place(I), slip_argument<P>::size, slip_argument<P>::kind}..., {0, 0, 0}};
+        return all;
+    }
+    static slip_kernel kernel(const char *name, unsigned max_threads) {
+        return {name, run, table(typename slip_count<sizeof...(P)>::type()),
+                (unsigned)sizeof...(P), signature::place(sizeof...(P)), max_threads, 0};
+    }
+};
