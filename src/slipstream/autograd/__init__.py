@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipstream.autograd import function, graph
+from slipstream.autograd import function, functional, graph
 from slipstream.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from slipstream.autograd.function import Function
 from slipstream.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
@@ -15,5 +15,5 @@ from slipstream.core.api.defaults import (
 )
 
 __all__ = ["Function", "GradcheckError", "backward", "detect_anomaly", "enable_grad", "function",
-           "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad",
+           "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad",
            "set_detect_anomaly", "set_grad_enabled"]

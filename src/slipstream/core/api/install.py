@@ -10,6 +10,7 @@ from slipstream.core.api.methods import (
     inplace_function_of,
     inplace_of,
     method_of,
+    reflected_of,
 )
 from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog import FAMILIES
@@ -23,11 +24,14 @@ functions: dict[str, dict[str, Any]] = {"": {}}
 OPERATORS = {
     "__pow__": "pow", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
     "__invert__": "bitwise_not", "__abs__": "abs", "__rand__": "bitwise_and",
-    "__ror__": "bitwise_or", "__rxor__": "bitwise_xor",
+    "__ror__": "bitwise_or", "__rxor__": "bitwise_xor", "__floordiv__": "floor_divide",
+    "__mod__": "remainder",
 }
+# Those whose operands come in the other order.
+REFLECTED = {"__rfloordiv__": "floor_divide", "__rmod__": "remainder", "__rpow__": "pow"}
 INPLACE = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div",
            "__ipow__": "pow", "__iand__": "bitwise_and", "__ior__": "bitwise_or",
-           "__ixor__": "bitwise_xor"}
+           "__ixor__": "bitwise_xor", "__ifloordiv__": "floor_divide", "__imod__": "remainder"}
 
 
 def install() -> None:
@@ -37,6 +41,8 @@ def install() -> None:
     for dunder, name in OPERATORS.items():
         if name in table:
             setattr(Tensor, dunder, method_of(table[name]))
+    for dunder, name in REFLECTED.items():
+        setattr(Tensor, dunder, reflected_of(table[name]))
     for dunder, name in INPLACE.items():
         if name in table:
             setattr(Tensor, dunder, inplace_of(table[name]))

@@ -11,7 +11,7 @@ from slipstream.core.vocab.modes import ModeTable, modes
 from slipstream.core.vocab.records import TensorBase
 
 __all__ = ["ModeTable", "contiguous", "function_of", "inplace_function_of", "inplace_of",
-           "method_of"]
+           "method_of", "reflected_of"]
 
 
 def contiguous(self: Any, *, memory_format: Any = None) -> Any:
@@ -42,6 +42,16 @@ def inplace_of(op: Op) -> Callable[..., Any]:
         return bound.call_inplace((self, *args), kwargs)
 
     return _named(method, op, op.name + "_")
+
+
+def reflected_of(op: Op) -> Callable[..., Any]:
+    """The operator ``value op tensor``, where value is no tensor."""
+    bound: Op = op
+
+    def method(self: Any, value: Any) -> Any:
+        return bound.call((value, self), None)
+
+    return _named(method, op, op.name)
 
 
 def function_of(op: Op) -> Callable[..., Any]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from slipstream.core.api import defaults, install, interop, random
+from slipstream.core.api import defaults, install, interop, options, random
 from slipstream.core.api.explain import describe_plan, explain, time_shares
-from slipstream.core.api.printing import set_printoptions
+from slipstream.core.api.printing import get_printoptions, printoptions, set_printoptions
 from slipstream.core.api.tensor import Size, Tensor
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.modes import DispatchMode, RecordMode, redispatch
 from slipstream.core.shapes import broadcast, formats
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.dtypes import DType, can_cast
+from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.dtypes import promote as promote_types
 
 install.install()
@@ -82,14 +82,16 @@ _OWN = (
     "Tensor Size tensor as_tensor from_numpy from_dlpack UntypedStorage device dtype no_grad "
     "enable_grad inference_mode set_grad_enabled is_grad_enabled is_inference_mode_enabled "
     "set_default_dtype get_default_dtype set_default_device get_default_device contiguous_format "
-    "channels_last channels_last_3d preserve_format strided is_tensor result_type can_cast "
+    "channels_last channels_last_3d preserve_format strided is_tensor result_type "
     "promote_types broadcast_shapes numel is_floating_point is_complex DispatchMode RecordMode "
-    "redispatch set_printoptions explain describe_plan time_shares"
+    "redispatch set_printoptions get_printoptions printoptions explain describe_plan time_shares"
 ).split()
 
 globals().update(install.functions[""])
 globals().update({name: getattr(random, name) for name in random.NAMES})
+globals().update({name: getattr(options, name) for name in options.NAMES})
 globals().update(dtypes.BY_NAME)
 globals().update(dtypes.ALIASES)
 
-__all__ = sorted({*_OWN, *random.NAMES, *install.functions[""], *dtypes.BY_NAME, *dtypes.ALIASES})
+__all__ = sorted({*_OWN, *random.NAMES, *options.NAMES, *install.functions[""],
+                  *dtypes.BY_NAME, *dtypes.ALIASES})

@@ -47,8 +47,9 @@ def activation(name: str, parameters: str, formula: Any, gradient: Any, referenc
     """An op of floats, and the function of nn.functional, which takes ``inplace`` too."""
     inplace = facts.pop("inplace", True)
     define(Entry(f"{name}_of(Tensor self{parameters})", POINTWISE, formula=formula,
-                 gradient={"self": gradient}, promotion=promotion.arithmetic, check=floats_only,
-                 path="", method=False, inplace=True, dtypes=("float",), **facts))
+                 gradient={"self": gradient}, check=facts.pop("check", floats_only),
+                 promotion=facts.pop("promotion", promotion.arithmetic),
+                 path="", method=False, inplace=True, dtypes=("float",), doc=facts["doc"]))
 
     def function(self: Any, *values: Any) -> Any:
         op = table[f"{name}_of"]

@@ -22,9 +22,16 @@ TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 
 
 # -- rounded division ----------------------------------------------------------------------------
+def _some_tensor(call: Any) -> None:
+    """Two numbers are no tensor op."""
+    if not call.tensors():
+        raise TypeError(f"{call.op.name}(): one of the arguments must be Tensor")
+    checks.no_complex(call)
+
+
 def _divides(call: Any) -> None:
     """Two bools, and complex numbers, have no rounded quotient."""
-    checks.no_complex(call)
+    _some_tensor(call)
     common = promotion.result_type((call["self"], call["other"]))
     if common is dtypes.bool_:
         raise call.error(NotImplementedError, f"\"{call.op.name}\" not implemented for 'Bool'")
@@ -96,7 +103,7 @@ binary_op(
                                               logarithm(other)),
      "other": lambda g, self, other: g * self / other},
     lambda x, y: np.where(x == 0, 0.0, x * np.log(y)), promotion=promotion.floating,
-    check=checks.no_complex, dtypes=ORDERED, aliases=("special.xlogy",),
+    check=_some_tensor, dtypes=ORDERED, aliases=("special.xlogy",),
     doc="self * log(other), which is 0 where self is 0, but nan where other is.",
 )
 binary_op(

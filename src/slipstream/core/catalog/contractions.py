@@ -44,10 +44,6 @@ def _baddbmm_shape(call: Any) -> Any:
     if not fits:
         raise call.error(RuntimeError, f"The expanded size of the tensor ({shape}) must match the "
                                        f"existing size {c.shape}: input does not broadcast")
-    for name in ("beta", "alpha"):
-        if a.dtype.category < 2 and isinstance(call[name], float):
-            raise call.error(RuntimeError, f"For integral input tensors, argument {name} must not "
-                                           "be a floating point number.")
     return [(a.dtype, shape)]
 
 
@@ -104,6 +100,10 @@ def _outer(self: Any, vec2: Any) -> Any:
 
 def _scaled_sum(self: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * product; self is not read where beta is 0."""
+    dtype = product.spec.dtype
+    if dtype.category < 2:
+        # Numbers are cut off to the kind of the result.
+        beta, alpha = [int(each) if dtype.category else bool(each) for each in (beta, alpha)]
     part = product if alpha == 1 else product * alpha
     if beta == 0:
         return part
@@ -166,6 +166,12 @@ def _tensordot(self: Any, other: Any, dims: Any) -> Any:
         left, right = [ints(each) for each in dims]
     left, right = [normalize_dims(tuple(each), tensor.spec.ndim)
                    for each, tensor in ((left, self), (right, other))]
+    for i, j in zip(left, right, strict=False):
+        # A dim of size one counts for every element of the other operand's.
+        if self.spec.shape[i] == 1 != other.spec.shape[j]:
+            other = ops.sum.call((other, (j,), True), {"dtype": other.spec.dtype})
+        elif other.spec.shape[j] == 1 != self.spec.shape[i]:
+            self = ops.sum.call((self, (i,), True), {"dtype": self.spec.dtype})
     a, b = self.spec.shape, other.spec.shape
     if len(left) != len(right) or any(a[i] != b[j] for i, j in zip(left, right, strict=True)):
         raise RuntimeError("contracted dimensions need to match, but first has size "

@@ -175,7 +175,8 @@ define(Entry(
         "kW]; stride and dilation are ints or pairs; padding too, or 'same' or 'valid'. "
         "RuntimeError where channels, groups, bias or sizes do not fit.",
 ), cpu=candidate("columns and matrix product", convolution.forward,
-                 lambda call: call.spec("self").shape, lambda call: call.spec("weight").shape))
+                 lambda call: call.spec("self").shape, lambda call: call.spec("weight").shape),
+   cuda="convolution.forward")
 
 define(Entry(
     f"conv2d_input_grad(Tensor grad, Tensor weight, any size, {WINDOW})", LIBRARY,
@@ -191,7 +192,8 @@ define(Entry(
     doc="The adjoint of conv2d in its input: the input of shape size that <conv2d(., weight), "
         "grad> is the inner product with.",
 ), cpu=candidate("matrix products, cell by cell", convolution.input_grad,
-                 lambda call: tuple(call["size"]), lambda call: call.spec("weight").shape))
+                 lambda call: tuple(call["size"]), lambda call: call.spec("weight").shape),
+   cuda="convolution.input_grad")
 
 define(Entry(
     f"conv2d_weight_grad(Tensor grad, Tensor images, any size, {WINDOW})", LIBRARY,
@@ -206,7 +208,8 @@ define(Entry(
     doc="The adjoint of conv2d in its weight: the weight of shape size that <conv2d(images, .), "
         "grad> is the inner product with.",
 ), cpu=candidate("columns and matrix product", convolution.weight_grad,
-                 lambda call: call.spec("images").shape, lambda call: tuple(call["size"])))
+                 lambda call: call.spec("images").shape, lambda call: tuple(call["size"])),
+   cuda="convolution.weight_grad")
 
 
 def _single(value: Any, name: str, filler: int) -> Any:

@@ -47,10 +47,10 @@ def _strided_shape(call: Any) -> Any:
 _nothing = Candidate("nothing", lambda plan, call: no_kernel)
 define(Entry(f"empty_memory(int[] size, {PLACE}, any memory_format=None)", CREATION,
              shape=_empty_shape, method=False, path="", doc="Memory that is not filled."),
-       cpu=_nothing)
+       cpu=_nothing, cuda="creation.nothing")
 define(Entry(f"empty_strided_memory(int[] size, int[] stride, {PLACE})", CREATION,
              shape=_strided_shape, method=False, path="", doc="Memory that is not filled."),
-       cpu=_nothing)
+       cpu=_nothing, cuda="creation.nothing")
 
 
 define(Entry("full_memory(int[] size, Number value, dtype dtype, device? device=None)", POINTWISE,
@@ -197,7 +197,7 @@ def _count(start: Any, end: Any, step: Any) -> int:
 define(Entry(f"range_of(int count, Number start, Number step, {PLACE})", CREATION, method=False,
              path="", shape=lambda call: [(call["dtype"], (call["count"],))],
              doc="start + step * index."),
-       cpu=Candidate("range", lambda plan, call: RangeKernel()))
+       cpu=Candidate("range", lambda plan, call: RangeKernel()), cuda="creation.arange")
 
 
 def _arange(start: Any, end: Any, step: Any, *options: Any) -> Any:

@@ -99,7 +99,7 @@ def _samples() -> Any:
 for _name, _values, _indices in (("max", np.max, np.argmax), ("min", np.min, np.argmin)):
     define(Entry(
         f"{_name}(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None)", COMPOUND,
-        function=_extreme(_name), path=_name, out=True, samples=_samples, dtypes=REAL,
+        function=_extreme(_name), path=_name, samples=_samples, dtypes=REAL,
         reference=_reference(_values, _indices),
         doc=f"The {_name} of all elements; with dim (values, indices) along it; with a second "
             "tensor the elementwise one. nan wins; of all elements, ties share the gradient; "

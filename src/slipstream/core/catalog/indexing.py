@@ -293,7 +293,7 @@ define(Entry(
     reference=lambda x, indices, layout: x[tuple(indices)],
     doc="Elements at tensors of indices, each for one dim; layout: (their dims, how many other "
         "dims come before the index dims, a shape that they broadcast with).",
-), cpu=Candidate("gather loops", _read_kernel))
+), cpu=Candidate("gather loops", _read_kernel), cuda="indexing.read")
 define(Entry(
     "index_write(Tensor self, Tensor[] indices, Tensor|Number values, any layout, "
     "bool accumulate=False, bool wraps=True)", INDEX,
@@ -306,7 +306,7 @@ define(Entry(
     },
     doc="self with values written, or added in order, at tensors of indices; the last duplicate "
         "wins; layout as for index_read.",
-), cpu=Candidate("scatter loops", _write_kernel))
+), cpu=Candidate("scatter loops", _write_kernel), cuda="indexing.write")
 
 
 # -- the general index ---------------------------------------------------------------------------

@@ -128,7 +128,7 @@ define(Entry(
     gradient={"tensors": _cat_backward},
     reference=lambda pieces, dim=0: np.concatenate(pieces, dim),
     doc="Tensors joined along a dim, in their common dtype; empty vectors are passed over.",
-), cpu=Candidate("copy loops", _cat_kernel))
+), cpu=Candidate("copy loops", _cat_kernel), cuda="joining.cat")
 
 
 def _stack_check(call: Any) -> None:
@@ -165,7 +165,7 @@ define(Entry(
     gradient={"tensors": lambda g, dim: list(ops.unbind.call((g, dim), None))},
     reference=lambda pieces, dim=0: np.stack(pieces, dim),
     doc="Tensors of one shape joined along a new dim, in their common dtype.",
-), cpu=Candidate("copy loops", _stack_kernel))
+), cpu=Candidate("copy loops", _stack_kernel), cuda="joining.stack")
 
 
 # -- several views -------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ define(Entry(
     path="", method=False, dtypes=("float",),
     doc="Minus the scores (N, C, ...) of the target classes (N, ...), weighted and reduced; "
         "smoothing mixes in the scores of all classes. IndexError for a target that is no class.",
-), cpu=(loops(False), bound("numpy", losses.forward)))
+), cpu=(loops(False), bound("numpy", losses.forward)), cuda="losses.forward")
 define(Entry(
     f"class_loss_grad(Tensor grad, Tensor target, Tensor? weight, any size, {TERMS})", LIBRARY,
     shape=lambda call: [(call.spec("grad").dtype, tuple(call["size"]))],
@@ -132,7 +132,7 @@ define(Entry(
               ops.class_loss.call((g, target, weight, ignore_index, reduction, smoothing), None)},
     path="", method=False, dtypes=("float",),
     doc="The gradient of class_loss by its scores of shape size.",
-), cpu=(loops(True), bound("numpy", losses.backward)))
+), cpu=(loops(True), bound("numpy", losses.backward)), cuda="losses.backward")
 
 
 def _class_loss(scores: Any, target: Any, weight: Any, ignore_index: int, reduction: str,

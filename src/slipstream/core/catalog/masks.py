@@ -38,19 +38,19 @@ def _pair_binding(spec: Any, mask: Any) -> MaskBinding:
 define(Entry("count_true(Tensor mask)", INDEX, shape=lambda call: [(dtypes.int64, ())], path="",
              method=False, doc="How many elements of a mask are true, int64[]."),
        cpu=Candidate("mask loops", lambda plan, call: CountKernel(
-           _mask_binding(call.spec("mask")))))
+           _mask_binding(call.spec("mask")))), cuda="masks.count")
 define(Entry("true_places(Tensor mask, int count)", INDEX, path="", method=False,
              shape=lambda call: [(dtypes.int64, (call["count"], call.spec("mask").ndim),
                                   (1, max(call["count"], 1)))],
              doc="The coordinates of a mask's true elements, of which there are count."),
        cpu=Candidate("mask loops", lambda plan, call: NonzeroKernel(
-           _mask_binding(call.spec("mask")))))
+           _mask_binding(call.spec("mask")))), cuda="masks.places")
 define(Entry("true_elements(Tensor self, Tensor mask, int count)", INDEX, path="", method=False,
              shape=lambda call: [(call.spec("self").dtype, (call["count"],))],
              gradient={"self": lambda g, mask: ops.spread_true.call((g, mask), None)},
              doc="The elements where a mask of the same shape is true, of which there are count."),
        cpu=Candidate("mask loops", lambda plan, call: SelectKernel(
-           _pair_binding(call.spec("self"), call.spec("mask")))))
+           _pair_binding(call.spec("self"), call.spec("mask")))), cuda="masks.select")
 
 
 def _spread_kernel(plan: Any, call: Any) -> SpreadKernel:
@@ -62,7 +62,7 @@ define(Entry("spread_dense(Tensor source, Tensor mask)", INDEX, path="", method=
              gradient={"source": lambda g, mask, source_spec: ops.true_elements.call(
                  (g, mask, source_spec.numel), None)},
              doc="Zeros of the mask's shape, with the source's elements in turn where it is true."),
-       cpu=Candidate("mask loops", _spread_kernel))
+       cpu=Candidate("mask loops", _spread_kernel), cuda="masks.spread")
 define(Entry("spread_true(Tensor source, Tensor mask)", COMPOUND, path="", method=False,
              function=lambda source, mask: ops.spread_dense.call(
                  (ops.contiguous.call((source,), None), mask), None),

@@ -112,7 +112,7 @@ define(Entry(
         g, self, (kernel_size, stride, padding, dilation, ceil_mode))},
     check=check_images, path="", method=False, dtypes=REAL,
     doc="The largest pixel of each window; nan wins.",
-), cpu=(_loops(windowing.VALUES), _over_arrays(pooling.values)))
+), cpu=(_loops(windowing.VALUES), _over_arrays(pooling.values)), cuda="pooling.values")
 
 define(Entry(
     f"max_pool2d_indices(Tensor self, {_WINDOW})", INDEX,
@@ -122,7 +122,7 @@ define(Entry(
     check=check_images, path="", method=False, dtypes=REAL,
     doc="For each window the place of its largest pixel in the image, counted over H and W; nan "
         "wins, the first of equals.",
-), cpu=(_loops(windowing.PLACES), _over_arrays(pooling.largest)))
+), cpu=(_loops(windowing.PLACES), _over_arrays(pooling.largest)), cuda="pooling.indices")
 
 define(Entry(
     "pick_pixels(Tensor self, Tensor indices, bool disjoint=False)", INDEX,
@@ -134,7 +134,7 @@ define(Entry(
     doc="The pixels at indices [..., h, w], counted over H and W of self [..., H, W].",
 ), cpu=(Candidate("loops", _pick_loops,
                   lambda call: windowing.refusal(call.spec("self").dtype)),
-        Candidate("numpy", lambda plan, call: _PICK)))
+        Candidate("numpy", lambda plan, call: _PICK)), cuda="pooling.pick")
 
 define(Entry(
     "spread_pixels(Tensor self, Tensor indices, any size, bool disjoint=False)", INDEX,
@@ -144,7 +144,8 @@ define(Entry(
         (g, indices, disjoint), None)},
     path="", method=False,
     doc="Zeros of shape size with self's pixels added at indices; disjoint: no index occurs twice.",
-), cpu=(Candidate("loops", _spread_loops, _spread_refusal), Candidate("numpy", _spread)))
+), cpu=(Candidate("loops", _spread_loops, _spread_refusal), Candidate("numpy", _spread)),
+   cuda="pooling.spread")
 
 
 def disjoint(kernel_size: Any, stride: Any, dilation: Any) -> bool:

@@ -112,7 +112,8 @@ define(Entry(
     path="matmul", out=True, aliases=("linalg.matmul",), samples=_samples, reference=np.matmul,
     dtypes=("int", "float", "complex"),
     doc="Matrix product, batched over leading dims; vectors as in NumPy.",
-), cpu=(_small_matmul, array_candidate("numpy matmul", products.matmul)))
+), cpu=(_small_matmul, array_candidate("numpy matmul", products.matmul)),
+   cuda=("library.matmul", "products.matmul"))
 
 
 def _ranked(name: str, rank: int) -> Any:
@@ -175,7 +176,7 @@ define(Entry(
                              ((3, 2), (3, 0), (0, 2))),
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
     doc="beta * self + alpha * (mat1 @ mat2); self is ignored where beta is 0.",
-), cpu=(_small_addmm, array_candidate("numpy addmm", products.addmm)))
+), cpu=(_small_addmm, array_candidate("numpy addmm", products.addmm)), cuda="products.addmm")
 
 
 def _linear_shape(call: Any) -> Any:
@@ -244,4 +245,5 @@ define(Entry(
     reference=lambda x, weight, bias=0: x @ weight.T + bias,
     doc="input @ weight^T + bias; input [..., in], weight [out, in], bias [out].",
 ), cpu=(Candidate("cpu small product", _small_linear, _refuses_linear),
-        array_candidate("numpy linear", products.linear)))
+        array_candidate("numpy linear", products.linear)),
+   cuda=("library.linear", "products.linear"))

@@ -106,7 +106,7 @@ def _positive_floats(call: Any) -> None:
 def in_place(signature: str, candidate: Candidate, doc: str, check: Any) -> None:
     """An entry that fills ``self``; its gradient is zero, as self's old values are lost."""
     define(Entry(signature, RANDOM, shape=_own, gradient={"self": _zero}, method=False,
-                 inplace=True, deterministic=False, check=check, doc=doc), cpu=candidate)
+                 inplace=True, deterministic=False, check=check, doc=doc), cpu=candidate, cuda="random.fill")
 
 
 def _uniform_numbers(self: Any, low: Any, high: Any, generator: Any) -> tuple[Any, ...]:
@@ -181,12 +181,13 @@ define(Entry(
     deterministic=False, check=_bernoulli_check,
     doc="Ones with the probabilities of self, or of p where it is given, and zeros else.  The "
         "in-place form fills self with p = 0.5 unless given.  Raises RuntimeError outside [0, 1].",
-), cpu=Candidate("philox bernoulli", _bernoulli_kernel))
+), cpu=Candidate("philox bernoulli", _bernoulli_kernel), cuda="random.bernoulli")
 define(Entry(
     "bernoulli_mask(Tensor self, Number p, Generator? generator=None)", RANDOM,
     shape=lambda call: [(dtypes.bool_, call.spec("self").shape)], method=False, path="",
     deterministic=False, doc="A bool mask of self's shape, true with probability p.",
-), cpu=_filling("bernoulli", lambda self, p, generator: _chance(p)))
+), cpu=_filling("bernoulli", lambda self, p, generator: _chance(p)),
+   cuda="random.fill")
 
 
 # -- integers ------------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ def _filler(name: str, numbers: tuple[Any, ...]) -> Any:
         f"{name}_memory(int[] size, dtype dtype, device? device=None, Generator? generator=None)",
         RANDOM, shape=lambda call: [(call["dtype"], ints(call["size"]))], method=False, path="",
         deterministic=False, check=_memory_check, doc=f"A new tensor filled as {name}_() fills.",
-    ), cpu=_filling(name, numbers))
+    ), cpu=_filling(name, numbers), cuda="random.fill")
 
     def make(size: Any, *options: Any) -> Any:
         generator, dtype, _, device, requires_grad, _ = options
@@ -342,7 +343,7 @@ def _permutation(plan: Plan, call: Any) -> Kernel:
 define(Entry("permutation(int n, device? device=None, *, Generator? generator=None)", RANDOM,
              shape=lambda call: [(dtypes.int64, (call["n"],))], method=False, path="",
              deterministic=False, doc="The numbers below n in random order, as int64."),
-       cpu=Candidate("philox permutation", _permutation))
+       cpu=Candidate("philox permutation", _permutation), cuda="random.permutation")
 
 
 def _randperm(n: Any, *options: Any) -> Any:
@@ -422,4 +423,4 @@ define(Entry("multinomial(Tensor self, int num_samples, bool replacement=False, 
              path="multinomial", out=True, deterministic=False, check=_multinomial_check,
              doc="Indices drawn with the weights of self's rows, which need not sum to 1.  Raises "
                  "RuntimeError for weights that are negative, not finite or all zero."),
-       cpu=Candidate("multinomial", _multinomial))
+       cpu=Candidate("multinomial", _multinomial), cuda="random.multinomial")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,8 @@ def sum_slope(g: Any, dim: int) -> Any:
 def shifted(x: Any, dim: int, first: Any) -> Any:
     """The elements moved on by one along dim, with a number in the first place."""
     size = x.spec.shape[dim]
-    head = ops.full_like.call((ops.narrow.call((x, dim, 0, 1), None), first), None)
+    shape = (*x.spec.shape[:dim], min(size, 1), *x.spec.shape[dim + 1:])
+    head = ops.new_full.call((x, shape, first), None)
     return ops.cat.call(([head, ops.narrow.call((x, dim, 0, size - 1), None)], dim), None)
 
 
@@ -164,21 +166,20 @@ def _check_floats(call: Any) -> None:
 
 
 def _log_slope(g: Any, self: Any, out: Any, dim: int) -> Any:
-    """sum over k >= i of g[k] e^(x[i] - out[k]), with signs apart so that logs add up."""
-    return ops.log_recurrence.call((g, self, out, dim), None)
+    """e^(x[i] - out[i]) S[i], S[i] = g[i] + e^(out[i] - out[i + 1]) S[i + 1]."""
+    if not self.spec.ndim or not self.spec.numel:
+        return g * 1
+    dim = normalize_dim(dim, self.spec.ndim)
+    later = turned(shifted(turned(out, dim), dim, math.inf), dim)
+    sums = ops.linear_recurrence.call((g, _share(out, later), dim), None)
+    return _share(self, out) * sums
 
 
-def _log_recurrence(g: Any, self: Any, out: Any, dim: int) -> Any:
-    parts = []
-    for sign in (1, -1):
-        size = ops.clamp.call((g * sign, 0), None)
-        logs = turned(size.log() - out, dim)
-        parts.append((turned(ops.logcumsumexp.call((logs, dim), None), dim) + self).exp())
-    return parts[0] - parts[1]
+def _share(part: Any, whole: Any) -> Any:
+    """e^(part - whole) of logarithms, 0 of nothing."""
+    return ops.where.call((part == -math.inf, 0, (part - whole).exp()), None)
 
 
-define(Entry("log_recurrence(Tensor self, Tensor source, Tensor sums, int dim)", COMPOUND,
-             function=_log_recurrence, path="", method=False, doc="Gradient of logcumsumexp."))
 define(Entry(
     "logcumsumexp(Tensor self, int dim)", INDEX, path="logcumsumexp", check=_check_floats,
     shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape)], inplace=False,
@@ -193,6 +194,8 @@ def _diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if not n:
+        return ops.clone.call((self,), None)
     pieces = [each for each in (prepend, self, append) if each is not None]
     whole = ops.cat.call((pieces, dim), None) if len(pieces) > 1 else self
     dim = normalize_dim(dim, self.spec.ndim)
@@ -201,7 +204,7 @@ def _diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
         high = ops.narrow.call((whole, dim, 1, size), None)
         low = ops.narrow.call((whole, dim, 0, size), None)
         whole = ops.ne.call((high, low), None) if whole.spec.dtype is dtypes.bool_ else high - low
-    return ops.clone.call((whole,), None) if whole is self else whole
+    return whole
 
 
 define(Entry(

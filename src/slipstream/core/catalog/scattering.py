@@ -167,7 +167,7 @@ define(Entry(
     path="gather", out=True, samples=samples.along, reference=gather_reference,
     doc="out[i][j][k] = self[i][index[i][j][k]][k] for dim 1; RuntimeError for an index that is "
         "out of range; negative ones are.",
-), cpu=Candidate("gather loops", _gather_kernel))
+), cpu=Candidate("gather loops", _gather_kernel), cuda="indexing.read")
 define(Entry(
     "scatter(Tensor self, int dim, Tensor index, Tensor|Number src, *, str? reduce=None)", INDEX,
     shape=same_shape, check=_scatter_check, path="scatter", inplace=True, out=True,
@@ -175,7 +175,7 @@ define(Entry(
     samples=samples.along_with_source, reference=scatter_reference,
     doc="self with self[i][index[i][j][k]][k] = src[i][j][k] for dim 1; the last duplicate wins; "
         "reduce: 'add' or 'multiply'.",
-), cpu=Candidate("scatter loops", _scatter_kernel))
+), cpu=Candidate("scatter loops", _scatter_kernel), cuda="indexing.write")
 define(Entry(
     "scatter_add(Tensor self, int dim, Tensor index, Tensor src)", INDEX, shape=same_shape,
     check=_check_source, path="scatter_add", inplace=True, out=True,
@@ -183,7 +183,7 @@ define(Entry(
     samples=samples.along_with_source,
     reference=lambda x, dim, index, src: scatter_reference(x, dim, index, src, True),
     doc="self with src added, in index order, at indices along a dim.",
-), cpu=Candidate("scatter loops", _scatter_kernel))
+), cpu=Candidate("scatter loops", _scatter_kernel), cuda="indexing.write")
 
 
 def _take_along_dim(self: Any, indices: Any, dim: Any) -> Any:
@@ -295,14 +295,14 @@ define(Entry(
         (ops.new_zeros.call((g, self_spec.shape), None), dim, index, g), None)},
     reference=lambda x, dim, index: np.take(x, index, dim),
     doc="Indices of a dim in a vector's order; IndexError for one that is out of range.",
-), cpu=Candidate("gather loops", _select_kernel))
+), cpu=Candidate("gather loops", _select_kernel), cuda="indexing.read")
 define(Entry(
     "index_sum(Tensor self, int dim, Tensor index, Tensor source)", INDEX, shape=same_shape,
     check=_check_vector_source, path="", method=False, inplace=True,
     gradient={"self": lambda g: g, "source": lambda g, dim, index: ops.index_select.call(
         (g, dim, index), None)},
     doc="index_add without alpha.",
-), cpu=Candidate("scatter loops", _vector_write("add")))
+), cpu=Candidate("scatter loops", _vector_write("add")), cuda="indexing.write")
 define(Entry(
     "index_copy(Tensor self, int dim, Tensor index, Tensor source)", INDEX, shape=same_shape,
     check=_check_vector_source, path="index_copy", inplace=True, out=True,
@@ -310,7 +310,7 @@ define(Entry(
     gradient={"self": lambda g, dim, index: ops.index_fill.call((g, dim, index, 0), None),
               "source": lambda g, dim, index: ops.index_select.call((g, dim, index), None)},
     doc="self with the source's indices of a dim at those of a vector; the last duplicate wins.",
-), cpu=Candidate("scatter loops", _vector_write("write")))
+), cpu=Candidate("scatter loops", _vector_write("write")), cuda="indexing.write")
 
 
 def _scaled(source: Any, alpha: Any) -> Any:
@@ -411,7 +411,7 @@ define(Entry(
     doc="Rows of a matrix at indices; the padding's row gets no gradient; scale_grad_by_freq "
         "divides each gradient by how often its row is used; sparse changes nothing: gradients are "
         "dense.",
-), cpu=Candidate("gather loops", _rows_kernel))
+), cpu=Candidate("gather loops", _rows_kernel), cuda="indexing.read")
 
 
 def _one_hot(self: Any, num_classes: int) -> Any:

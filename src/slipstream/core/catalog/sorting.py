@@ -93,7 +93,7 @@ def _sort_samples() -> Any:
 
 define(Entry(
     "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None)", COMPOUND,
-    function=_sort, path="sort", out=True, samples=_sort_samples, dtypes=REAL,
+    function=_sort, path="sort", samples=_sort_samples, dtypes=REAL,
     reference=_sort_reference,
     doc="(values, indices) in sorted order along dim; always stable; nan counts as the largest.",
 ))
@@ -150,7 +150,7 @@ def _topk_reference(x: Any, k: int, dim: int = -1, largest: bool = True) -> Any:
 
 define(Entry(
     "topk(Tensor self, any k, int dim=-1, bool largest=True, bool sorted=True)", COMPOUND,
-    function=_topk, path="topk", out=True, dtypes=REAL, reference=_topk_reference,
+    function=_topk, path="topk", dtypes=REAL, reference=_topk_reference,
     samples=samples.with_arguments(((3, 5), (2,)), ((4, 3), (3, 0, False)), ((20,), (1,))),
     doc="(values, indices) of the k largest, or smallest, along dim, sorted.",
 ))
@@ -222,11 +222,11 @@ def _median_reference(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 define(Entry("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False)", COMPOUND,
-             function=_kthvalue, path="kthvalue", out=True, dtypes=REAL, reference=_kth_reference,
+             function=_kthvalue, path="kthvalue", dtypes=REAL, reference=_kth_reference,
              samples=samples.with_arguments(((3, 5), (2,)), ((4, 3), (4, 0, True))),
              doc="(values, indices) of the k-th smallest element along dim."))
 define(Entry("median(Tensor self, int? dim=None, bool keepdim=False)", COMPOUND, function=_median,
-             path="median", out=True, dtypes=REAL, reference=_median_reference,
+             path="median", dtypes=REAL, reference=_median_reference,
              samples=samples.with_arguments(((3, 5), ()), ((3, 4), (1,)), ((4, 3), (0, True))),
              doc="The lower of the middle elements; with dim (values, indices); nan wins."))
 

@@ -54,7 +54,7 @@ def _variance_slope(g: Any, self: Any, dim: Any, correction: float, keepdim: boo
 
 
 define(Entry(
-    "variance(Tensor self, int[]? dim, float correction, bool keepdim=False)", COMPOSITE,
+    "variance(Tensor self, int[]? dim=None, float correction=1.0, bool keepdim=False)", COMPOSITE,
     formula=variance, gradient={"self": _variance_slope}, promotion=_real, check=valid_dim,
     path="", method=False, dtypes=INEXACT,
     doc="Mean square distance from the mean over dim, divided by count - correction.",

@@ -41,7 +41,8 @@ def _triangle(upper: bool) -> Any:
     name = "triu" if upper else "tril"
 
     def function(self: Any, diagonal: int) -> Any:
-        return ops.where.call((_kept(self, diagonal, upper, name), self, 0), None)
+        zero = self.spec.dtype is not dtypes.bool_ and 0
+        return ops.where.call((_kept(self, diagonal, upper, name), self, zero), None)
 
     return function
 
@@ -137,9 +138,14 @@ def _plain(value: Any) -> Any:
 
 def _spaced(start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
     """From both ends to the middle, so that both ends come out exactly."""
+    if not isinstance(steps, int):
+        raise TypeError("linspace(): argument 'steps' must be int, not "
+                        f"{type(steps).__name__}")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = _plain(start), _plain(end)
+    if dtype is not None and dtype.category == 1:
+        start, end = int(start), int(end)
     wide = dtypes.complex128 if isinstance(start + end, complex) else dtypes.float64
     count = {"device": device}
     places = ops.cast.call((ops.arange.call((steps,), count), wide), None)

@@ -65,6 +65,7 @@ def _finish(found: tuple[Any, ...]) -> Any:
 
 
 def _unique(self: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: Any) -> Any:
+    self = ops.detach.call((self,), None)
     if dim is None:
         flat = ops.reshape.call((self, (-1,)), None)
         values, places = ops.sort.call((flat, 0), None)
@@ -89,6 +90,7 @@ def _refuse_empty(self: Any, dim: int) -> None:
 
 
 def _consecutive(self: Any, return_inverse: bool, return_counts: bool, dim: Any) -> Any:
+    self = ops.detach.call((self,), None)
     if dim is None:
         flat = ops.reshape.call((self, (-1,)), None)
         found = list(_summary(flat, None, return_inverse, return_counts))

@@ -22,8 +22,9 @@ GRANULE = 1 << 16
 class DevicePieces(Pieces):
     """Pieces of a card.  ``arena``: the segments that slabs are cut from.
 
-    ``watch``: called with ("segment_alloc" or "segment_free", address, size, small) where memory
-    is taken from the card and given back, or None.
+    ``watch``: called with (action, address, size, small) where memory is taken from the card and
+    given back, or None; the actions are PyTorch's: segment_alloc, segment_free for pieces,
+    segment_map and segment_unmap for parts of a piece that grows.
     """
 
     def __init__(self, provider: DeviceMemory) -> None:
@@ -33,12 +34,17 @@ class DevicePieces(Pieces):
         self.strays: set[int] = set()
         # Pieces that the driver failed to take back, and whether they were for large blocks.
         self.undone: list[tuple[int, bool]] = []
+        self.recycle: Callable[[], int] | None = None
         self.watch: Callable[[str, int, int, bool], None] | None = None
 
     def counted(self, large: bool, address: int, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Do what changes how much is taken from the card, and count the change."""
+        """Do what changes how much is taken from the card, and count the change.
+
+        ``address``: where the change begins; 0 for a new piece, which ``work`` returns.
+        """
         provider = self.provider
         before, pieces = provider.physical, len(provider.windows) + len(provider.pieces)
+        grows = address == 0 or address not in provider.pieces
         try:
             result = work(*arguments)
         finally:
@@ -50,8 +56,11 @@ class DevicePieces(Pieces):
                 self.went(-change, -count, large)
         if change and self.watch is not None:
             place = address or result
-            self.watch("segment_alloc" if change > 0 else "segment_free", place, abs(change),
-                       not large)
+            grows = grows and place not in provider.pieces
+            action = "segment_map" if grows else "segment_alloc"
+            if change < 0:
+                action = "segment_unmap" if grows else "segment_free"
+            self.watch(action, place, abs(change), not large)
         return result
 
     # -- large --
@@ -84,7 +93,8 @@ class DevicePieces(Pieces):
         with LOCK:
             if not self.fits(self.provider.missing(address, nbytes)):
                 return False
-            done: bool = self.counted(large, address, self.provider.extend, address, nbytes)
+            end = address + self.provider.windows[address].end
+            done: bool = self.counted(large, end, self.provider.extend, address, nbytes)
             return done
 
     def release(self, address: int, nbytes: int, large: bool) -> None:
@@ -127,9 +137,18 @@ class DevicePieces(Pieces):
             return address
         self.cutting = True
         try:
-            return self.arena.take_any(nbytes) or self.grow_arena(nbytes)
+            return self.reuse(nbytes) or self.grow_arena(nbytes)
         finally:
             self.cutting = False
+
+    def reuse(self, nbytes: int) -> int:
+        """Bytes for a slab that the arena holds already, 0 where there are none."""
+        while True:
+            address = self.arena.take_any(nbytes)
+            base = 0 if address or self.recycle is None else self.recycle()
+            if not base:
+                return address
+            self.arena.give_back(base)
 
     def grow_arena(self, nbytes: int) -> int:
         """Bytes for a slab from a longer or a new segment of the arena."""

@@ -39,7 +39,7 @@ cdef class Allocator(Memory):
     cdef bint busy
     cdef bint direct
     cdef Py_ssize_t outside
-    cdef dict strays
+    cdef readonly dict strays
     cpdef size_t allocate(self, Py_ssize_t nbytes) except? 0
     cpdef void free(self, size_t address, Py_ssize_t nbytes)
     @cython.final

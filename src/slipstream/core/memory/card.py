@@ -105,7 +105,7 @@ class DeviceMemory:
             base = self.driver.reserve(size)
         except DriverError as error:
             return self.none_left(error)
-        window = self.windows[base] = Window(base, size)
+        self.windows[base] = Window(base, size)
         done = False
         try:
             done = self.extend(base, nbytes)

@@ -17,11 +17,13 @@ import cython
 from slipstream.core.memory.arena import GRANULE, DevicePieces
 from slipstream.core.memory.blocks import Allocator
 from slipstream.core.memory.card import DeviceMemory
-from slipstream.core.memory.holders import forget_frames, out_of_memory
+from slipstream.core.memory.history import recorder
+from slipstream.core.memory.holders import forget_frames, out_of_memory, release_pools
+from slipstream.core.memory.holders import holders as list_holders
 from slipstream.core.memory.ladder import RUNGS, climb
 from slipstream.core.memory.ledger import Ledger
-from slipstream.core.memory.slabs import Shelf
-from slipstream.core.memory.uses import Clean, Uses
+from slipstream.core.memory.slabs import Judge, Shelf
+from slipstream.core.memory.uses import Clean, Own, Uses
 from slipstream.core.native.driver import Driver
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 
@@ -31,6 +33,23 @@ __all__ = ["DeviceAllocator", "DeviceMemory", "ModeTable"]
 Watcher = Callable[[str, int, int, int], Any]
 # Before this version the collector may run wherever an object is made.
 COLLECTS_ANYWHERE = sys.version_info < (3, 12)
+
+
+class Plugged:
+    """What a user put in place of every device's own memory; a singleton, `plugged`.
+
+    ``make(allocator)`` gives the route of a new allocator.
+    """
+
+    make: Callable[[Any], Callable[[int], Any]] | None = None
+
+
+plugged = Plugged()
+
+
+# Free slabs of so many bytes, and of this part of all that is reserved, stay with their classes.
+SPARE = 32 << 20
+SPARE_PART = 64
 
 
 def default_stream() -> int:
@@ -45,7 +64,8 @@ class DeviceAllocator(Allocator):
     number of the running thread's stream; ``covered(stream, other)`` how far recorded order covers
     the launches of ``other`` for ``stream``, and where both are the same what it has recorded so
     far; ``order(stream, other, sequence)`` lets ``stream`` wait for a launch of ``other`` on the
-    device; ``route``: function that finds another memory for a request, or None.
+    device; ``handle()`` is the driver's handle of that stream; ``route``: function that finds
+    another memory for a request, or None.
     """
 
     def __init__(self, driver: Driver, ordinal: int, memory: Any = None) -> None:
@@ -54,12 +74,15 @@ class DeviceAllocator(Allocator):
         self.memory = DeviceMemory(driver, ordinal) if memory is None else memory
         Allocator.__init__(self, self.memory)
         self.pieces = DevicePieces(self.memory)
+        self.pieces.recycle = self.spare_slab
         self.slab_granularity = GRANULE
         self.ledger = Ledger(self.keeps)
         self.error = out_of_memory
-        self.rungs = (*RUNGS[:2], forget_frames, *RUNGS[2:])
+        self.rungs: tuple[Any, ...] = (*RUNGS[:2], release_pools, forget_frames, *RUNGS[2:])
         self.uses: Uses | None = None
+        self.owns: list[Own] = []
         self.current: Callable[[], int] = default_stream
+        self.handle: Callable[[], int] = default_stream
         self.covered: Callable[[int, int], int] | None = None
         self.order: Callable[[int, int, int], Any] | None = None
         self.route: Callable[[int], Any] | None = None
@@ -67,8 +90,18 @@ class DeviceAllocator(Allocator):
         self.watchers: list[Watcher] = []
         self.special = False
         self.streams = 1
-        if driver.name == "simulated":
+        self.neighbours: list[DeviceAllocator] = []
+        self.abandoned = False
+        if memory is None:
+            self.begin()
+
+    def begin(self) -> None:
+        """What the allocator of a device does and one beside it does not."""
+        if self.driver.name == "simulated":
             self.watch(self.tell_driver)
+        recorder.attach(self)
+        if plugged.make is not None:
+            self.divert(plugged.make(self))
 
     def allocate(self, nbytes: cython.Py_ssize_t) -> int:
         """Return the address of a block for the current stream; 0 bytes have address 0.
@@ -93,7 +126,7 @@ class DeviceAllocator(Allocator):
                 return self.allocate_in(memory, nbytes)
         if self.uses is None:
             return Allocator.allocate(self, nbytes)
-        return self.allocate_among(nbytes)
+        return self.allocate_among(nbytes, self.current())
 
     # -- streams --
 
@@ -103,6 +136,8 @@ class DeviceAllocator(Allocator):
             self.uses = Uses(home, self.covered(home, home))
             self.large.uses = self.uses
             self.special = True
+            for memory in self.neighbours:
+                memory.several(home)
 
     def used(self, address: cython.size_t, stream: cython.int, sequence: cython.longlong) -> None:
         """Note that a stream's launch number ``sequence`` uses the live block at an address."""
@@ -126,9 +161,54 @@ class DeviceAllocator(Allocator):
         return Clean(self.uses, stream, {other: covered(stream, other) for other in others},
                      {other: covered(other, other) for other in others})
 
-    def allocate_among(self, nbytes: int) -> int:
-        """A block for the current stream: a clean one, else one that the stream waits for."""
-        stream = self.current()
+    def allocate_for(self, nbytes: int, stream: int) -> int:
+        """A block for a stream that need not be the current one."""
+        if self.uses is None or nbytes <= 0:
+            return self.allocate(nbytes)
+        address = self.allocate_among(nbytes, stream)
+        state: ModeState = modes.current()
+        self.ledger.note(address, state.code, state.instruction, nbytes)
+        return address
+
+    def allocate_among(self, nbytes: int, stream: int) -> int:
+        """A block for a stream: a clean one, else one that the stream waits for."""
+        address: int = self.take_own(nbytes, stream) if nbytes <= self.small else 0
+        return address or self.allocate_clean(nbytes, stream)
+
+    def take_own(self, nbytes: cython.Py_ssize_t, stream: cython.int) -> int:
+        """Take a small block that only this stream used: nothing has to be asked."""
+        address: cython.size_t = 0
+        uses: Uses = self.uses
+        own: Own
+        if not cython.compiled and self.busy:
+            return 0
+        while stream >= len(self.owns):
+            self.owns.append(Own(uses, len(self.owns)))
+        own = self.owns[stream]
+        if cython.compiled:
+            address = self.take_small(nbytes, own)
+        else:
+            address = self.alone(self.take_small, nbytes, own) or 0
+        if address:
+            uses.hand_on(address)
+            if self.listener is not None:
+                self.listener("allocate", address, nbytes)
+        return address
+
+    def take_small(self, nbytes: cython.Py_ssize_t, judge: Judge) -> int:
+        """Take the lowest slot that ``judge`` accepts, 0 where there is none."""
+        self.settle()
+        shelf: Shelf = self.table[(nbytes + self.round_up) >> self.shift]
+        address: cython.size_t = shelf.take_where(judge)
+        if address:
+            self.live_bytes += shelf.size
+            if self.live_bytes > self.peak_bytes:
+                self.peak_bytes = self.live_bytes
+            self.requested_taken += nbytes
+        return address
+
+    def allocate_clean(self, nbytes: int, stream: int) -> int:
+        """A block for a stream that other streams may have used."""
         self.streams = max(self.streams, stream + 1)
         judge = self.judge(stream)
         address: int = self.alone(self.take_clean, nbytes, judge) or 0
@@ -147,18 +227,12 @@ class DeviceAllocator(Allocator):
 
     def take_clean(self, nbytes: int, judge: Clean) -> int:
         """Take the best block that ``judge`` accepts, 0 where there is none."""
-        self.settle()
         if nbytes <= self.small:
-            shelf: Shelf = self.table[(nbytes + self.round_up) >> self.shift]
-            address: int = shelf.take_where(judge)
-            if address:
-                self.live_bytes += shelf.size
-                self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-                self.requested_taken += nbytes
-            return address
+            return self.take_small(nbytes, judge)
+        self.settle()
         grain = self.large.grain
         size = (nbytes + grain - 1) // grain * grain
-        address = self.large.take_where(size, judge)
+        address: int = self.large.take_where(size, judge)
         if address:
             self.count_large(size, nbytes)
         return address
@@ -211,6 +285,36 @@ class DeviceAllocator(Allocator):
             self.listener("allocate", address, nbytes)
         return address
 
+    def add_beside(self, memory: DeviceAllocator) -> None:
+        """Take note of a pool's allocator of this device."""
+        self.neighbours.append(memory)
+
+    def beside(self) -> list[DeviceAllocator]:
+        """The allocators of pools on this device."""
+        return list(self.neighbours)
+
+    def leave_behind(self) -> None:
+        """The pool of this allocator is gone: its free memory may be given back at need."""
+        self.abandoned = True
+
+    def release_abandoned(self) -> None:
+        """Give back the free memory of pools that are gone."""
+        for memory in self.neighbours:
+            if memory.abandoned:
+                memory.empty_cache()
+
+    def holders(self) -> list[Any]:
+        """Which lines hold memory, the largest first."""
+        return list_holders(self)
+
+    def follow(self, owner: DeviceAllocator) -> None:
+        """Know of streams what another allocator of the same device knows."""
+        self.drain, self.current, self.handle = owner.drain, owner.current, owner.handle
+        self.covered, self.order = owner.covered, owner.order
+        self.streams = owner.streams
+        if owner.uses is not None:
+            self.several(owner.uses.home)
+
     def divert(self, route: Callable[[int], Any] | None) -> None:
         """Ask ``route(nbytes)`` for each request which memory it is for; None: this one."""
         self.route = route
@@ -245,9 +349,33 @@ class DeviceAllocator(Allocator):
         """Send what is recorded, wait, and release all memory that can be."""
         if self.drain is not None:
             self.drain()
+        for memory in self.neighbours:
+            memory.empty_cache()
         Allocator.empty_cache(self)
         if self.uses is not None:
             self.uses.forget({address for address, _, _ in self.live_blocks()})
+
+    def spare_slab(self) -> int:
+        """Give up a free slab, so that another class gets its bytes; its address, 0 for none.
+
+        Classes that are in use by turns, as with steps of varying length, share memory this way.
+        A few free slabs stay: a loop that meets the same sizes again finds its addresses again.
+        """
+        if self.uses is not None:
+            # The uses of its slots are known by their addresses.
+            return 0
+        spare = 0
+        for shelf in self.shelves:
+            spare += shelf.spare_bytes()
+        if spare < max(SPARE, self.pieces.held() // SPARE_PART):
+            return 0
+        for shelf in reversed(self.shelves):
+            slab = self.alone(shelf.drop)
+            if slab is not None and slab.base not in self.pieces.strays:
+                return slab.base
+            if slab is not None:
+                self.alone(shelf.add, slab)
+        return 0
 
     # -- looking --
 
@@ -305,7 +433,12 @@ class DeviceAllocator(Allocator):
 
     def tell_driver(self, kind: str, address: int, size: int, nbytes: int) -> None:
         """Let the simulated driver check that only what was handed out is touched."""
-        if kind == "allocate":
-            self.driver.handed_out(address, size, nbytes)
-        else:
-            self.driver.taken_back(address, nbytes)
+        driver, state = self.driver, modes.current()
+        before, driver.site = driver.site, (state.code, state.instruction)
+        try:
+            if kind == "allocate":
+                driver.handed_out(address, size, nbytes)
+            else:
+                driver.taken_back(address, size)
+        finally:
+            driver.site = before

@@ -115,6 +115,11 @@ class HeapShelf:
         """The addresses of all free slots."""
         return self.expand(self.heap)
 
+    def spare_bytes(self) -> int:
+        """How many bytes at least lie in slabs that are all free, as far as counts can tell."""
+        largest = max((slab.nbytes for slab in self.slabs), default=0)
+        return max(0, self.free_slots() * self.size - largest)
+
     def free_slots(self) -> int:
         """How many slots are free."""
         fresh = (self.end - self.frontier) // self.size - 1 if self.frontier else 0

@@ -80,6 +80,14 @@ def out_of_memory(allocator: Any, nbytes: int) -> OutOfMemoryError:
     )
 
 
+def release_pools(allocator: Any, nbytes: int) -> int:
+    """Rung: free memory of pools that are gone goes back to the card."""
+    if not any(memory.abandoned for memory in allocator.beside()):
+        return 0
+    allocator.release_abandoned()
+    return again(allocator, nbytes)
+
+
 def forget_frames(allocator: Any, nbytes: int) -> int:
     """Rung: while an error of this kind is handled, its traceback holds frames, and they tensors.
 

@@ -39,6 +39,9 @@ class Ledger:
             self.mask = 0
             self.table = cython.NULL
 
+    def __len__(self) -> int:
+        return self.count if cython.compiled else len(self.sites)
+
     def note(
         self, address: cython.size_t, code: Any, instruction: cython.int,
         nbytes: cython.Py_ssize_t,

@@ -31,6 +31,7 @@ cdef class Slab:
     cdef object bits
     cdef void fill(self)
     cdef void occupy(self, Py_ssize_t slot)
+    cdef Py_ssize_t find_slot(self, Judge judge) except -2
     cpdef bint is_free(self, Py_ssize_t slot)
 
 @cython.final

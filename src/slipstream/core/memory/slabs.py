@@ -82,6 +82,24 @@ class Slab:
         else:
             self.bits &= ~(1 << slot)
 
+    def find_slot(self, judge: Judge) -> int:
+        """The lowest free slot that ``judge`` accepts, -1 where there is none."""
+        word: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        if cython.compiled:
+            for word in range((self.slots + 63) // 64):
+                bits: cython.ulonglong = self.words[word]
+                while bits:
+                    slot = word * 64 + slip_lowest_bit(bits)
+                    if judge.accepts(self.base + slot * self.size):
+                        return slot
+                    bits &= bits - 1
+            return -1
+        for slot in range(self.slots):
+            if self.is_free(slot) and judge.accepts(self.base + slot * self.size):
+                return slot
+        return -1
+
     def is_free(self, slot: cython.Py_ssize_t) -> bool:
         """Tell whether a slot is free."""
         if cython.compiled:
@@ -131,20 +149,19 @@ class Shelf:
 
     def take_where(self, judge: Judge) -> int:
         """`take`, from the slots that ``judge`` accepts."""
-        slot: cython.Py_ssize_t
-        for each in self.slabs:
-            slab: Slab = each
-            if slab.free == 0:
-                continue
-            for slot in range(slab.slots):
-                address: cython.size_t = slab.base + slot * self.size
-                if not slab.is_free(slot) or not judge.accepts(address):
-                    continue
-                # The judge may let others run, who take the slot.
-                if slab.is_free(slot):
+        current: Slab | None = self.current
+        index: cython.Py_ssize_t
+        if current is None:
+            return 0
+        for index in range(current.position, len(self.slabs)):
+            slab: Slab = self.slabs[index]
+            if slab.free:
+                slot: cython.Py_ssize_t = slab.find_slot(judge)
+                # The judge may have let others run, who took the slot.
+                if slot >= 0 and slab.is_free(slot):
                     self.taken += 1
                     slab.occupy(slot)
-                    return address
+                    return slab.base + slot * self.size
         return 0
 
     def advance(self, start: cython.Py_ssize_t) -> Slab | None:
@@ -244,6 +261,10 @@ class Shelf:
             for slot in range(slab.slots)
             if slab.is_free(slot)
         }
+
+    def spare_bytes(self) -> int:
+        """How many bytes lie in slabs that are all free."""
+        return sum([slab.nbytes for slab in self.slabs if slab.free == slab.slots])
 
     def free_slots(self) -> int:
         """How many slots are free."""

@@ -16,8 +16,14 @@ cdef class Uses:
     cdef public long long floor
     cpdef object note(self, size_t address, int stream, long long sequence)
     cpdef Use find(self, size_t address)
+    cdef object hand_on(self, size_t address)
     cpdef object leave(self, size_t address, size_t rest)
     cpdef object join(self, size_t address, size_t after)
+
+@cython.final
+cdef class Own(Judge):
+    cdef Uses uses
+    cdef int stream
 
 @cython.final
 cdef class Clean(Judge):

@@ -88,6 +88,14 @@ class Uses:
             fresh.inherited = use.all()
         self.marks[address] = fresh
 
+    def hand_on(self, address: cython.size_t) -> None:
+        """A block goes to the stream that alone used it so far."""
+        use: Use | None = self.marks.get(address)
+        if use is None:
+            self.marks[address] = Use(self.home, OPEN)
+        else:
+            use.sequence = OPEN
+
     def leave(self, address: cython.size_t, rest: cython.size_t) -> None:
         """A hole is split: what stays a hole, at ``rest``, has the same uses."""
         use = self.marks.get(address)
@@ -104,6 +112,21 @@ class Uses:
     def forget(self, live: set[int]) -> None:
         """Keep the uses of live blocks only: all work is done."""
         self.marks = {address: use for address, use in self.marks.items() if address in live}
+
+
+class Own(Judge):
+    """Accepts the free blocks that one stream alone used: they are clean for it."""
+
+    def __init__(self, uses: Uses, stream: int) -> None:
+        self.uses = uses
+        self.stream = stream
+
+    def accepts(self, address: cython.size_t) -> bool:
+        """Tell whether no other stream used the free block at an address."""
+        use: Use | None = self.uses.marks.get(address)
+        if use is None:
+            return self.stream == self.uses.home
+        return use.owner == self.stream and use.others is None and use.inherited is None
 
 
 class Clean(Judge):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, fields
 
-
 UNITS = {"KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 

@@ -51,17 +51,23 @@ def topk(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: 
         return
     keys = comparable(source)
     size = keys.shape[-1]
-    if k * MOST > size:
+    if k * MOST > size or (keys.dtype.kind == "f" and np.isnan(keys).any()):
         store(outputs, source, order(keys, largest)[..., :k], dim)
         return
-    if largest:
-        chosen = np.argpartition(keys, size - k, -1)[..., size - k:]
-    else:
-        chosen = np.argpartition(keys, k - 1, -1)[..., :k]
-    # In the order of their places first, so that equals come out as in a stable sort.
-    chosen = np.sort(chosen, -1)
+    chosen = best(keys, k, largest)
     ranked = order(np.take_along_axis(keys, chosen, -1), largest)
     store(outputs, source, np.take_along_axis(chosen, ranked, -1), dim)
+
+
+def best(keys: np.ndarray, k: int, largest: bool) -> np.ndarray:
+    """Places of the k best of each row in their order; of equals the first ones."""
+    at = keys.shape[-1] - k if largest else k - 1
+    edge = np.partition(keys, at, -1)[..., at:at + 1]
+    better = keys > edge if largest else keys < edge
+    equal = keys == edge
+    missing = k - better.sum(-1, keepdims=True)
+    better |= equal & (np.cumsum(equal, -1) <= missing)
+    return np.nonzero(better)[-1].reshape(*keys.shape[:-1], k)
 
 
 def kth(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:

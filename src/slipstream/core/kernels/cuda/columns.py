@@ -25,7 +25,7 @@ class ColumnWriter(ReduceWriter):
                   f"const int64_t column = ((int64_t)(blockIdx.x % tiles) * blockDim.x "
                   f"+ threadIdx.x) * {plan.vector};",
                   "const bool mine = column < tail.columns;",
-                  f"const int64_t left = mine ? {plan.vector} : 0;")
+                  f"const int left = mine ? {plan.vector} : 0;")
         if self.split:
             lines.add("const int64_t begin = blockIdx.y * tail.span;",
                       "const int64_t end = slip_least(begin + tail.span, tail.length);")
@@ -65,7 +65,7 @@ class ColumnWriter(ReduceWriter):
         where = f"{formula.pointers[place]}_column"
         kind = self.plan.kinds[place]
         if kind == VECTOR:
-            return f"slip_read<{types}>({where}, left, fits)"
+            return f"slip_read<{types}>({where}, left, fits && mine)"
         return f"slip_gather<{types}>({where}, left, {self.step_of(place)})"
 
     def once(self) -> list[int]:

@@ -30,9 +30,13 @@ WARP = 32
 BLOCK = 256
 # Threads of a row that is too long for registers, and most threads of one that is not.
 LONG_BLOCK = 512
-# Bytes that a thread may keep in registers, and in how many vectors.
+MOST_THREADS = 1024
+# Bytes that a thread may keep in registers, and in how many vectors; fewer in the largest blocks.
 KEPT_BYTES = 256
+KEPT_BYTES_LARGE = 128
 KEPT_VECTORS = 8
+# How many values a thread computes in unrolled code, about: more take long to compile.
+UNROLLED = 200
 # Rows are spread over more threads while there are fewer in all than this.
 BUSY_THREADS = 65536
 # Fewer rows than this are split between blocks where they are long.
@@ -94,6 +98,7 @@ class Reduction:
         self.fold_bytes = max([formula.fold_bytes(value) for value in stages.fold_values],
                               default=1)
         self.kept_bytes = sum(SIZES[formula.program.class_of(value)] for value in stages.kept())
+        self.work = sum([len(stages.full_values(stage)) for stage in range(stages.last + 1)])
         self.full = [place for place, level in enumerate(self.levels) if level == EACH]
 
 
@@ -170,17 +175,21 @@ def _row_vector(reduction: Reduction, space: Space, kinds: Sequence[str]) -> int
     return vector
 
 
-def _keep(reduction: Reduction, kinds: Sequence[str], shared: Sequence[bool],
-          vector: int) -> int:
-    """How many vectors of a row a thread may keep."""
+def _kept_bytes(reduction: Reduction, kinds: Sequence[str], shared: Sequence[bool]) -> int:
+    """Bytes that a thread keeps of an element."""
     stored = sum([reduction.itemsizes[place] for place in reduction.full
                   if place >= reduction.outputs and kinds[place] != ONCE and not shared[place]])
-    fitting = KEPT_BYTES // max(vector * (stored + reduction.kept_bytes), 1)
+    return max(stored + reduction.kept_bytes, 1)
+
+
+def _keep(reduction: Reduction, bytes_kept: int, vector: int) -> int:
+    """How many vectors of a row a thread may keep."""
+    fitting = min(KEPT_BYTES // (vector * bytes_kept), UNROLLED // (vector * reduction.work or 1))
     return min(rounded_up(fitting + 1) // 2, KEPT_VECTORS) or 1
 
 
-def _lanes(vectors: int, most: int, rows: int) -> tuple[int, int]:
-    """(threads of a row, vectors that each keeps, or 0)."""
+def _lanes(vectors: int, most: int, rows: int, large: bool) -> tuple[int, int]:
+    """(threads of a row, vectors that each keeps, or 0); ``large``: more threads may be taken."""
     if vectors <= WARP:
         return rounded_up(vectors), 1
     keep = min(most, rounded_up(-(-vectors // WARP)))
@@ -188,7 +197,13 @@ def _lanes(vectors: int, most: int, rows: int) -> tuple[int, int]:
     while keep > 1 and rows * lanes < BUSY_THREADS and 2 * lanes <= LONG_BLOCK:
         keep //= 2
         lanes = WARP * -(-vectors // (WARP * keep))
-    return (LONG_BLOCK, 0) if lanes > LONG_BLOCK else (lanes, keep)
+    fits = lanes <= (MOST_THREADS if large else LONG_BLOCK)
+    return (lanes, keep) if fits else (LONG_BLOCK, 0)
+
+
+def _block_class(lanes: int) -> int:
+    """Most threads of a block, as the kernel's text states them."""
+    return next(threads for threads in (BLOCK, LONG_BLOCK, MOST_THREADS) if lanes <= threads)
 
 
 def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
@@ -199,7 +214,9 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     rows, vectors = space.rows, space.length // vector
     shared = [rows > 1 and not any(steps) for steps in space.outer_steps]
     taken = any(kind in (VECTOR, REPEAT, STEP) for kind in kinds)
-    lanes, keep = _lanes(vectors, _keep(reduction, kinds, shared, vector), rows)
+    kept = _kept_bytes(reduction, kinds, shared)
+    most = _keep(reduction, kept, vector)
+    lanes, keep = _lanes(vectors, most, rows, most * vector * kept <= KEPT_BYTES_LARGE)
     words: Words = {"rows": [rows], "vectors": [vectors], "span": [vectors], "chunks": [1],
                     **access.space_words(outer, "row")}
     if taken:
@@ -208,11 +225,11 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
         inner = space.inner_steps[place] if taken else ()
         words[f"step{place}s"] = [*outer_steps[place], *inner]
     plan = ReducePlan(False, tuple(kinds), tuple(shared), vector, keep, len(outer),
-                      len(space.inner) if taken else 0, BLOCK if lanes <= BLOCK else LONG_BLOCK,
-                      _wide(space))
+                      len(space.inner) if taken else 0, _block_class(lanes), _wide(space))
     if rows < FEW_ROWS and space.length >= LONG_ROW:
         return _split_rows(reduction, replace(plan, keep=0, threads=BLOCK), words, rows)
-    several = max(BLOCK // 2 // lanes, 1)
+    # A row of several warps has a block of its own.
+    several = BLOCK // 2 // lanes if lanes <= WARP else 1
     return [Cut(plan, words, (lanes, several), -(-rows // several), 1)]
 
 

@@ -142,7 +142,10 @@ class MapWriter:
             for place in self._operands(FLAT, VECTOR)
             for size in [formula.dtypes[place].itemsize * plan.vector]
             if plan.vector > 1]
-        lines.add(f"const bool fits = {' && '.join(checks) or 'true'};")
+        last = f"(int)blockDim.x * {(plan.unroll - 1) * plan.vector} + " if plan.unroll > 1 else ""
+        lines.add("const int64_t rest = tail.count - start;",
+                  f"const bool whole = rest >= {last}{plan.vector}"
+                  f"{''.join(f' && {check}' for check in checks)};")
         for place in self._operands(ONCE):
             if place >= formula.outputs:
                 value = place - formula.outputs
@@ -159,8 +162,10 @@ class MapWriter:
         return f"{self.formula.pointers[place]}_held"
 
     def _place(self) -> None:
-        self.lines.add(f"const int64_t at = start + u * (int)blockDim.x * {self.plan.vector};",
-                       "const int64_t left = tail.count - at;")
+        vector = self.plan.vector
+        self.lines.add(f"const int shift = u * (int)blockDim.x * {vector};",
+                       "const int64_t at = start + shift;",
+                       f"const int left = (int)slip_least(rest - shift, {vector});")
 
     def _coordinates(self, places: Sequence[int], number: str) -> None:
         plan = self.plan
@@ -186,9 +191,9 @@ class MapWriter:
         pointer, kind = formula.pointers[place], plan.kinds[place]
         types = f"{formula.stored(place)}, {plan.vector}"
         if kind == FLAT:
-            return f"slip_read<{types}>({pointer} + at, left, fits)"
+            return f"slip_read<{types}>({pointer} + at, left, whole)"
         if kind == VECTOR:
-            return f"slip_read<{types}>({pointer} + place{place}, left, fits)"
+            return f"slip_read<{types}>({pointer} + place{place}, left, whole)"
         if kind == REPEAT:
             return f"slip_repeat<{types}>({pointer} + place{place}, left)"
         if kind == STEP:
@@ -249,9 +254,9 @@ class MapWriter:
         plan = self.plan
         pointer, held, kind = self.formula.pointers[place], self._held(place), plan.kinds[place]
         if kind == FLAT:
-            return f"slip_write({pointer} + at, {held}, left, fits);"
+            return f"slip_write({pointer} + at, {held}, left, whole);"
         if kind == VECTOR:
-            return f"slip_write({pointer} + place{place}, {held}, left, fits);"
+            return f"slip_write({pointer} + place{place}, {held}, left, whole);"
         if kind == STEP:
             last = f"tail.step{place}s[{plan.rank - 1}]"
             return f"slip_scatter({pointer} + place{place}, {held}, left, {last});"

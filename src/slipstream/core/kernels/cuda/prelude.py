@@ -149,26 +149,61 @@ SLIP_CHUNK(16)
 
 // N elements of type T: one access of at most 16 bytes.
 template <class T, int N> struct slip_vector {
-    uint32_t word[(sizeof(T) * N + 3) / 4];
+    static const int WORDS = (sizeof(T) * N + 3) / 4;
+    uint32_t word[WORDS];
     __device__ __forceinline__ T get(int e) const { return slip_lane<T>::get(word, e); }
     __device__ __forceinline__ void set(int e, T x) { slip_lane<T>::set(word, e, x); }
-};
-// N elements from p on, of which `left` may be touched; `fits`: p is aligned for a whole access.
-template <class T, int N, class P>
-SLIP_DEVICE slip_vector<T, N> slip_read(P p, int64_t left, bool fits) {
-    slip_vector<T, N> v = {};
-    if (fits && left >= N) {
-        slip_load<slip_chunk<sizeof(T) * N> >(p).put(v.word);
-    } else {
+    // Drop the first M elements, and let others come in at the end.
+    template <int M> __device__ __forceinline__ void push(const slip_vector<T, M>& part) {
+        const int moved = slip_vector<T, M>::WORDS;
 #pragma unroll
-        for (int e = 0; e < N; e++) {
-            if (e < left) v.set(e, p[e]);
+        for (int i = 0; i < WORDS; i++) {
+            word[i] = i + moved < WORDS ? word[i + moved] : part.word[i + moved - WORDS];
         }
+    }
+};
+// N elements from p on in one access if `whole`, else the first `left` of them: a loop over four
+// elements at a time, so that it takes few instructions.
+template <class T, int N, class P>
+SLIP_DEVICE slip_vector<T, N> slip_read(P p, int left, bool whole) {
+    slip_vector<T, N> v = {};
+    if (whole) {
+        slip_load<slip_chunk<sizeof(T) * N> >(p).put(v.word);
+        return v;
+    }
+    const int M = N < 4 ? N : 4;
+#pragma unroll 1
+    for (int e = 0; e < N; e += M) {
+        slip_vector<T, M> part = {};
+#pragma unroll
+        for (int i = 0; i < M; i++) {
+            if (e + i < left) part.set(i, p[e + i]);
+        }
+        v.push(part);
     }
     return v;
 }
+template <class T, int N, class P>
+SLIP_DEVICE void slip_write(P p, slip_vector<T, N> v, int left, bool whole) {
+    if (whole) {
+        slip_chunk<sizeof(T) * N> chunk;
+        chunk.take(v.word);
+        slip_store<slip_chunk<sizeof(T) * N> >(p, chunk);
+        return;
+    }
+    const int M = N < 4 ? N : 4;
+    const slip_vector<T, M> none = {};
+#pragma unroll 1
+    for (int e = 0; e < N; e += M) {
+#pragma unroll
+        for (int i = 0; i < M; i++) {
+            if (e + i < left) p[e + i] = v.get(i);
+        }
+        v.push(none);
+    }
+}
 // One element, N times.
-template <class T, int N, class P> SLIP_DEVICE slip_vector<T, N> slip_repeat(P p, int64_t left) {
+template <class T, int N, class P> SLIP_DEVICE slip_vector<T, N> slip_repeat(P p, int left) {
     slip_vector<T, N> v = {};
     if (left > 0) {
         const T x = p[0];
@@ -179,7 +214,7 @@ template <class T, int N, class P> SLIP_DEVICE slip_vector<T, N> slip_repeat(P p
 }
 // N elements `step` apart.
 template <class T, int N, class P>
-SLIP_DEVICE slip_vector<T, N> slip_gather(P p, int64_t left, int64_t step) {
+SLIP_DEVICE slip_vector<T, N> slip_gather(P p, int left, int64_t step) {
     slip_vector<T, N> v = {};
 #pragma unroll
     for (int e = 0; e < N; e++) {
@@ -188,20 +223,7 @@ SLIP_DEVICE slip_vector<T, N> slip_gather(P p, int64_t left, int64_t step) {
     return v;
 }
 template <class T, int N, class P>
-SLIP_DEVICE void slip_write(P p, const slip_vector<T, N>& v, int64_t left, bool fits) {
-    if (fits && left >= N) {
-        slip_chunk<sizeof(T) * N> chunk;
-        chunk.take(v.word);
-        slip_store<slip_chunk<sizeof(T) * N> >(p, chunk);
-    } else {
-#pragma unroll
-        for (int e = 0; e < N; e++) {
-            if (e < left) p[e] = v.get(e);
-        }
-    }
-}
-template <class T, int N, class P>
-SLIP_DEVICE void slip_scatter(P p, const slip_vector<T, N>& v, int64_t left, int64_t step) {
+SLIP_DEVICE void slip_scatter(P p, const slip_vector<T, N>& v, int left, int64_t step) {
 #pragma unroll
     for (int e = 0; e < N; e++) {
         if (e < left) p[e * step] = v.get(e);
@@ -304,7 +326,9 @@ SLIP_DEVICE void slip_fold_columns(typename F::type (&x)[N]) {
         if (threadIdx.y < half) {
             const int other = mine + half * (int)blockDim.x * N;
 #pragma unroll
-            for (int e = 0; e < N; e++) shared[mine + e] = F::join(shared[mine + e], shared[other + e]);
+            for (int e = 0; e < N; e++) {
+                shared[mine + e] = F::join(shared[mine + e], shared[other + e]);
+            }
         }
         __syncthreads();
     }

@@ -145,16 +145,18 @@ class ProgramKernel(Kernel):
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the launches."""
         bound = plan.binding
+        backend: Any = plan.backend
         if isinstance(bound, Launch):
-            plan.backend.record_operands(bound, operands, numbers)
+            backend.record_operands(bound, operands, numbers)
         elif bound is not None:
-            self._run_staged(plan, operands, numbers)
+            self._run_staged(backend, bound, operands, numbers)
 
-    def _run_staged(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        bound = plan.binding
+    @staticmethod
+    def _run_staged(backend: Any, bound: Staged, operands: tuple[Any, ...],
+                    numbers: tuple[Any, ...]) -> None:
         addresses = tuple([each.storage.address + each.offset * each.spec.itemsize
                            for each in operands])
-        storage = plan.backend.scratch(bound.nbytes)
+        storage = backend.scratch(bound.nbytes)
         for stage in bound.stages:
             parts = tuple([storage.address + place for place in stage.parts])
-            plan.backend.record(stage.launch, addresses + parts, numbers)
+            backend.record(stage.launch, addresses + parts, numbers)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from slipstream.core.kernels.cuda.walks import THREADS, blocks, launch
-from slipstream.core.launch.cuda.launches import KernelCode, Launch, make_launch
+from slipstream.core.kernels.cuda.walks import THREADS, address, blocks, launch
+from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
+from slipstream.core.vocab.records import Kernel, Plan
 
 # Blocks below which a long sum is cut, the least steps of a part, and the most parts.
 FEW = 128
@@ -59,9 +60,7 @@ _TILES = """
 _BODY = """
     __shared__ wide_t lefts[DEPTH][ROWS + 1];
     __shared__ wide_t rights[DEPTH][COLUMNS + 1];
-    const place_t across = (place_t)blocks_of(walk.columns, COLUMNS);
-    const place_t first_row = (place_t)(blockIdx.x / across) * ROWS;
-    const place_t first_column = (place_t)(blockIdx.x % across) * COLUMNS;
+    const place_t first_row = tile / across * ROWS, first_column = tile % across * COLUMNS;
     const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
     const place_t rows = (place_t)walk.rows, columns = (place_t)walk.columns;
     const place_t start = (place_t)(blockIdx.y * walk.part);
@@ -122,26 +121,27 @@ _BODY = """
         }
     }
 """
-# blockIdx.x: the tile, y: the part, z: the batch or group.
+# blockIdx.x: the tile of a batch or group, y: the part.
 _KERNEL = """
-SLIP_DEVICE int64_t blocks_of(int64_t count, int64_t each) { return (count + each - 1) / each; }
-extern "C" __global__ void slip_NAME(OUT, LEFT_POINTER, RIGHT_POINTERNUMBERS,
-                                     const slip_walk walk) {
-    const place_t batch = (place_t)blockIdx.z;
-    PROLOGUE
+extern "C" __global__ void slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {
+    const place_t across = (place_t)((walk.columns + COLUMNS - 1) / COLUMNS);
+    const place_t tiles = (place_t)((walk.rows + ROWS - 1) / ROWS) * across;
+    const place_t batch = (place_t)blockIdx.x / tiles, tile = (place_t)blockIdx.x % tiles;
+    LOCATE
 BODY
 }
 """
 # The parts of each element, added in order.
 _JOIN = """
-extern "C" __global__ void slip_NAME_join(OUT, const wide_t* partsNUMBERS, const slip_walk walk) {
+extern "C" __global__ void slip_NAME_join(OUT, const wide_t* partsEXTRANUMBERS,
+                                          const slip_walk walk) {
     const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int64_t elements = walk.rows * walk.columns;
     if (at >= elements * walk.batches) return;
     const place_t batch = (place_t)(at / elements);
     const place_t row = (place_t)(at % elements / walk.columns);
     const place_t column = (place_t)(at % walk.columns);
-    PROLOGUE
+    PLACE
     wide_t total = parts[at];
     for (int64_t part = 1; part < walk.parts; part++) {
         const wide_t more = parts[part * elements * walk.batches + at];
@@ -158,24 +158,25 @@ SIZES = "int64_t rows, columns, depth, batches, part, parts;"
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The text of a product: pointers and their meaning.
+    """The text of a product.
 
-    ``head`` names types and ``slip_walk``; ``left`` and ``right`` set ``value`` from (row, k) and
-    (k, column); ``store`` stores ``total`` at (row, column) of ``batch``; ``prologue`` comes first
-    in each kernel.  ``out`` declares the result's pointer and those that only ``store`` reads.
+    ``head`` names types and ``slip_walk``.  ``out``, ``sides`` and ``extra`` declare pointers: the
+    result and what only ``store`` reads, both sides, and again what only ``store`` reads.
+    ``left`` and ``right`` set ``value`` from (row, k) and (k, column) of ``batch``; ``store``
+    stores ``total`` at (row, column); ``locate`` and ``place`` come before them.
     """
 
     name: str
     head: str
     out: str
-    left_pointer: str
-    right_pointer: str
+    sides: str
     left: str
     right: str
     store: str
+    extra: str = ""
     numbers: str = ""
-    prologue: str = ""
-    prologue_right: str = ""
+    locate: str = ""
+    place: str = ""
     left_along_k: bool = True
     right_along_k: bool = False
 
@@ -203,50 +204,71 @@ def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     body = _BODY.replace("STORE", _STORE_PART if parts else product.store)
     body = body.replace("{ LEFT }", "{ " + product.left + " }")
     body = body.replace("{ RIGHT }", "{ " + product.right + " }")
-    text = _KERNEL.replace("BODY", body).replace("LEFT_POINTER", product.left_pointer)
-    text = text.replace("RIGHT_POINTER", product.right_pointer)
+    text = _KERNEL.replace("NAME", product.name).replace("SIDES", product.sides)
     text = text.replace("OUT", "wide_t* parts" if parts else product.out)
+    text = text.replace("EXTRA", "" if parts else product.extra)
     text = text.replace("NUMBERS", "" if parts else product.numbers)
-    text = text.replace("PROLOGUE", product.prologue_right + (
-        "" if parts else product.prologue)).replace("NAME", product.name)
+    text = text.replace("LOCATE", product.locate + ("" if parts else product.place))
     sides = (f"#define LEFT_ALONG_K {int(product.left_along_k)}\n"
              f"#define RIGHT_ALONG_K {int(product.right_along_k)}\n")
-    return KernelCode(f"slip_{product.name}", product.head + sides + _TILES.format(tile=tile) + text)
+    return KernelCode(f"slip_{product.name}", product.head + sides + _TILES.format(tile=tile)
+                      + text.replace("BODY", body))
 
 
-class TiledLaunches:
-    """The launches of a product: one, or parts and then their sum."""
+def join_of(product: Product) -> KernelCode:
+    """The kernel that adds parts."""
+    text = _JOIN.replace("NAME", product.name).replace("OUT", product.out)
+    text = text.replace("EXTRA", product.extra).replace("NUMBERS", product.numbers)
+    text = text.replace("PLACE", product.place).replace("STORE", product.store)
+    return KernelCode(f"slip_{product.name}_join", product.head + text)
 
-    def __init__(self, device: Any, product: Product, sizes: Sizes, geometry: list[int],
-                 numbers: tuple[str, ...] = ()) -> None:
-        tile = tile_of(sizes.rows, sizes.columns)
-        parts = parts_of(sizes, tile)
-        # A part ends where a slab does.
-        part = blocks(blocks(sizes.depth, parts), tile.depth) * tile.depth
-        tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, part, parts, *geometry]
-        tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns)
-        self.nbytes = sizes.rows * sizes.columns * sizes.batches * parts
-        self.join: Launch | None = None
-        self.first = make_launch(code_of(product, tile, parts > 1), device,
-                                 (tiles, parts, sizes.batches), THREADS, tail=tail,
-                                 numbers=numbers if parts == 1 else ())
-        if parts > 1:
-            text = _JOIN.replace("OUT", product.out).replace("NUMBERS", product.numbers)
-            text = text.replace("PROLOGUE", product.prologue).replace("STORE", product.store)
-            code = KernelCode(f"slip_{product.name}_join",
-                              product.head + text.replace("NAME", product.name))
-            self.join = launch(code, device, sizes.rows * sizes.columns * sizes.batches, tail,
-                               numbers=numbers)
 
-    def run(self, backend: Any, itemsize: int, outs: tuple[int, ...], sides: tuple[int, ...],
-            numbers: tuple[Any, ...] = ()) -> None:
-        """Record them; ``outs``: the result and what only its storing reads; ``itemsize``: of the
+class TiledKernel(Kernel):
+    """The launches of a product that is cut into parts: the parts, and their sum.
 
-        numbers in which sums are taken.
-        """
-        if self.join is None:
-            backend.record(self.first, (*outs, *sides), numbers)
-            return
-        parts = backend.scratch(self.nbytes * itemsize)
-        backend.record(self.first, (parts.address, *sides), ())
-        backend.record(self.join, (*outs, parts.address), numbers)
+    ``outs``: how many operands come before the sides; ``itemsize``: of the sums.
+    """
+
+    def __init__(self, name: str, launches: tuple[Launch, Launch], outs: int, nbytes: int) -> None:
+        self.name = name
+        self.launches = launches
+        self.outs = outs
+        self.nbytes = nbytes
+
+    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Operands: the result and what its storing reads, both sides, more that storing reads."""
+        backend: Any = plan.backend
+        places = [address(tensor) for tensor in operands]
+        outs, sides, extra = (places[:self.outs], places[self.outs:self.outs + 2],
+                              places[self.outs + 2:])
+        parts = backend.scratch(self.nbytes)
+        first, second = self.launches
+        backend.record(first, (parts.address, *sides), ())
+        backend.record(second, (*outs, parts.address, *extra), numbers)
+
+
+def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
+          numbers: tuple[str, ...] = ()) -> Kernel:
+    """The kernel of a product; ``geometry`` follows the sizes in the tail."""
+    name = f"cuda {product.name}"
+    device = plan.out_spec.device
+    tile = tile_of(sizes.rows, sizes.columns)
+    parts = parts_of(sizes, tile)
+    # A part ends where a slab does.
+    part = blocks(blocks(sizes.depth, parts), tile.depth) * tile.depth
+    tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, part, parts, *geometry]
+    elements = sizes.rows * sizes.columns * sizes.batches
+    if not elements:
+        return LaunchKernel(name)
+    tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
+    first = make_launch(code_of(product, tile, parts > 1), device, (tiles, parts), THREADS,
+                        tail=tail, numbers=numbers if parts == 1 else ())
+    if parts == 1:
+        plan.binding = first
+        return LaunchKernel(name)
+    second = launch(join_of(product), device, elements, tail, numbers=numbers)
+    itemsize = COMPUTED_BYTES[plan.out_spec.dtype.compute]
+    return TiledKernel(name, (first, second), product.out.count("*"), elements * parts * itemsize)
+
+
+COMPUTED_BYTES = {"b1": 1, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}

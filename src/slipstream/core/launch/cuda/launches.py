@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """A launch: a kernel bound to sizes, everything of a launch but its operands and numbers."""
 
 from __future__ import annotations
@@ -116,6 +117,6 @@ def make_launch(code: KernelCode, device: Device, grid: int | Sequence[int],
 
 def three(sizes: int | Sequence[int]) -> Sizes:
     """A number, or one to three, as the three sizes of a grid or block."""
-    own = (sizes,) if isinstance(sizes, int) else tuple(sizes)
-    x, y, z = (*own, 1, 1)[:3]
-    return x, y, z
+    given = list(sizes) if hasattr(sizes, "__len__") else [sizes]
+    given += [1] * (3 - len(given))
+    return tuple([int(size) for size in given])  # type: ignore[return-value]

@@ -16,7 +16,7 @@ from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.memo import Graph, Memo, Window
 from slipstream.core.launch.cuda.watchdog import watchdog
-from slipstream.core.launch.cuda.words import Words
+from slipstream.core.launch.cuda.words import MASK, Words
 from slipstream.core.native.driver import Driver
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
@@ -145,7 +145,10 @@ class Queue:
         if self.simulated:
             window.moments.append(self.driver.moment)
         mark: cython.ulonglong = launch.mark
-        window.key = (window.key * 1099511628211 + mark) & 0xFFFFFFFFFFFFFFFF
+        if cython.compiled:
+            window.key = window.key * 1099511628211 + mark
+        else:
+            window.key = (window.key * 1099511628211 + mark) & MASK
         self.sequence += 1
         if not cython.compiled:
             self.recording = False
@@ -246,6 +249,9 @@ class Queue:
             self.hot.launch(launch.function, launch.shape, self.stream, block)
             start = end
             place += 1
+        if self.simulated:
+            # What comes next is checked against the blocks of its own moment.
+            self.driver.stamp = None
 
     # -- what has waited too long --
 

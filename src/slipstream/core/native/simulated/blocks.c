@@ -144,6 +144,15 @@ API void slip_unit_add(world *w, u64 start, u64 size, int device, int host, int 
     w->unit_count++;
 }
 
+API void slip_part_add(world *w, u64 start, u64 size);
+
+/* Memory of a device is mapped into a range of addresses that were reserved. */
+API void slip_part_add_on(world *w, u64 start, u64 size, int device) {
+    unit *u = unit_at(w, start);
+    if (u) u->device = device;
+    slip_part_add(w, start, size);
+}
+
 /* Memory is behind [start, start + size) from now on; neighbours become one part. */
 API void slip_part_add(world *w, u64 start, u64 size) {
     unit *u = unit_at(w, start);

@@ -73,7 +73,7 @@ class Base(Driver):
         self.thread = threading.local()
         self.world: int = self.engine.world_new(
             self.options.poison, self.options.race, self.options.peer)
-        weakref.finalize(self, self.engine.world_free, self.world)
+        weakref.finalize(self, self.engine.world_free, self.world).atexit = False
         self.schedule = Schedule(random.Random(self.options.seed), self.options)
         self.desk = Desk(self.engine, self.world, self.schedule, self.options)
 

@@ -246,12 +246,29 @@ template <class T> inline typename slip_bare<T>::type __ldg(const slip_pointer<T
 template <class T> inline T __ldg(const T *p) { return *p; }
 inline unsigned char *slip_dynamic_shared() { return slip_shared_memory; }
 
-/* Casts of the language see through checked pointers. */
+/* -- what the rewritten text calls -- */
+
+/* The value behind an element's proxy; anything else as it is. */
+template <class T> inline T &&slip_plain(T &&value) { return (T &&)value; }
+template <class T> inline T slip_plain(const slip_element<T> &value) { return value.get(); }
+template <class T> inline T slip_plain(slip_element<T> &&value) { return value.get(); }
+template <class T> inline T slip_plain(slip_element<T> &value) { return value.get(); }
+
+/* &x[i] */
+template <class T, class I> inline slip_pointer<T> slip_address(const slip_pointer<T> &p, I i) {
+    return p + i;
+}
+template <class X, class I> inline auto slip_address(X &x, I i) -> decltype(&x[i]) {
+    return &x[i];
+}
+
+/* reinterpret_cast<To>(x) and static_cast<To>(x) */
 template <class To> struct slip_recast {
     template <class From> static To of(From from) {
-        union { From from; To to; } bits = {from};
         static_assert(sizeof(From) == sizeof(To), "reinterpret_cast between different sizes");
-        return bits.to;
+        To to;
+        __builtin_memcpy(&to, &from, sizeof(To));
+        return to;
     }
 };
 template <class U> struct slip_recast<U *> {
@@ -259,9 +276,25 @@ template <class U> struct slip_recast<U *> {
         return slip_cast<U>(p);
     }
     template <class T> static U *of(T *p) { return (U *)p; }
+    template <class T> static U *of(const slip_element<T> &e) { return (U *)e.get(); }
     static U *of(unsigned long long address) { return (U *)address; }
     static U *of(unsigned long address) { return (U *)address; }
+    static U *of(long long address) { return (U *)address; }
+    static U *of(int address) { return (U *)(long)address; }
 };
 template <class U> struct slip_recast<U &> {
     template <class T> static U &of(T &value) { return *(U *)&value; }
+};
+
+/* (U*)x is written `slip_to<U>() ->* x`, and *(U*)x `*slip_to<U>() ->* x`. */
+template <class U> struct slip_to_value {
+    template <class X> auto operator->*(const X &x) const {
+        return *slip_pointer<U>(slip_recast<U *>::of(x));
+    }
+    template <class T> U &operator->*(T *x) const { return *(U *)x; }
+};
+template <class U> struct slip_to {
+    slip_to_value<U> operator*() const { return slip_to_value<U>(); }
+    template <class X> auto operator->*(const X &x) const { return slip_recast<U *>::of(x); }
+    template <class T> U *operator->*(T *x) const { return (U *)x; }
 };

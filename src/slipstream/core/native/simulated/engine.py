@@ -44,6 +44,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "slip_unit_add": (None, (POINTER, WORD, WORD, INT, INT, INT)),
     "slip_unit_remove": (None, (POINTER, WORD)),
     "slip_part_add": (None, (POINTER, WORD, WORD)),
+    "slip_part_add_on": (None, (POINTER, WORD, WORD, INT)),
     "slip_part_remove": (None, (POINTER, WORD, WORD)),
     "slip_is_mapped": (INT, (POINTER, WORD, WORD)),
     "slip_handed_out": (WORD, (POINTER, WORD, WORD, WORD)),
@@ -62,9 +63,11 @@ class Engine:
     """The library's functions, by their names without the prefix."""
 
     def __init__(self, toolchain: Toolchain) -> None:
+        # Short calls keep the interpreter's lock; a kernel lets others run.
         self.library = load_library(toolchain.engine())
+        quick = ctypes.PyDLL(None, handle=self.library._handle)
         for name, (result, arguments) in FUNCTIONS.items():
-            function = getattr(self.library, name)
+            function = getattr(self.library if name == "slip_run" else quick, name)
             function.restype, function.argtypes = result, arguments
             setattr(self, name.removeprefix("slip_"), function)
         self.records = (FaultRecord * MOST_FAULTS)()

@@ -66,7 +66,7 @@ class Image:
         self.address = ctypes.addressof(self.table)
         kernels = (self.table.kernels[n] for n in range(self.table.count))
         self.kernels = {kernel.name.decode(): kernel for kernel in kernels}
-        weakref.finalize(self, _ctypes.dlclose, library._handle)
+        weakref.finalize(self, _ctypes.dlclose, library._handle).atexit = False
 
     def static_shared(self) -> int:
         """Bytes of the static shared arrays of all kernels together."""

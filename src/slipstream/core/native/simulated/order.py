@@ -40,8 +40,8 @@ class Host:
         join(self.clock, clock)
         self.version += 1
 
-    def touch(self) -> bytes:
+    def touch(self) -> array[int]:
         """The clock of an access of the host: work sent later is ordered after it."""
         self.clock[0] += 1
         self.version += 1
-        return self.clock.tobytes()
+        return array("I", self.clock)

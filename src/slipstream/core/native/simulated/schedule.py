@@ -220,9 +220,9 @@ class Schedule:
         if len(self.busy) == 1:
             return next(iter(self.busy.values()))
         ready = [stream for stream in self.busy.values() if stream.is_ready()]
-        if self.favourite not in ready or self.draw.random() < TURN:
+        if self.favourite is None or self.favourite not in ready or self.draw.random() < TURN:
             self.favourite = self.draw.choice(ready)
-        return self.favourite  # type: ignore[return-value]
+        return self.favourite
 
     def step(self, stream: Stream) -> float:
         """Run a stream's next work, or a part of it; when that ended."""

@@ -109,7 +109,6 @@ __asm__(
 
 static void prepare(fiber *f) {
     void **top = (void **)(f->stack + STACK_SIZE);
-    *--top = 0;
     *--top = 0;                  /* the return address of fiber_main, which never returns */
     *--top = (void *)fiber_main;
     for (int i = 0; i < 6; i++) *--top = 0;

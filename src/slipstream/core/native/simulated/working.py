@@ -205,6 +205,10 @@ class Desk:
             self.failure = self.failure or failure
         self.collect((action.label(), ticket.site))
 
+    def fill_poison(self, address: int, nbytes: int) -> None:
+        """Fill fresh memory with what no program should count on."""
+        ctypes.memset(address, 0xFF, nbytes)
+
     def begin(self, label: tuple[str, Any], ticket: Ticket, device: int) -> None:
         """Tell the engine whose accesses come next."""
         clock = ticket.clock.tobytes()

@@ -1,0 +1,206 @@
+"""Matrix products on the device by our own kernels: any dtype, any strides, batched.
+
+Exact: float32 is multiplied as float32, narrow floats are summed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from slipstream.core.kernels.cuda import elements
+from slipstream.core.kernels.cuda.tiles import SIZES, Product, Sizes, tiled
+from slipstream.core.kernels.cuda.walks import Ints, divider, merged, place_type
+from slipstream.core.shapes.broadcast import broadcast_strides
+from slipstream.core.vocab.records import Kernel
+
+_WALK = """
+struct slip_walk {
+    %s
+    int64_t shape[RANK], divider[RANK], left[RANK], right[RANK], out[RANK], added[RANK];
+    int64_t left_row, left_k, right_k, right_column, out_row, out_column, added_row, added_column;
+};
+""" % SIZES
+_LOCATE = """
+    int64_t left_start = 0, right_start = 0;
+    {
+        place_t rest = batch;
+        for (int d = RANK - 1; d >= 0; d--) {
+            const int64_t c = slip_take(rest, walk.shape[d], walk.divider[d]);
+            left_start += c * walk.left[d];
+            right_start += c * walk.right[d];
+        }
+    }
+"""
+_PLACE = """
+    int64_t out_start = 0, added_start = 0;
+    {
+        place_t rest = batch;
+        for (int d = RANK - 1; d >= 0; d--) {
+            const int64_t c = slip_take(rest, walk.shape[d], walk.divider[d]);
+            out_start += c * walk.out[d];
+            added_start += c * walk.added[d];
+        }
+    }
+"""
+_LEFT = """const item_t item = left[left_start + row * walk.left_row + k * walk.left_k];
+                value = WIDEN(item);"""
+_RIGHT = """const item_t item = right[right_start + k * walk.right_k + column * walk.right_column];
+                value = WIDEN(item);"""
+_STORE = "out[out_start + row * walk.out_row + column * walk.out_column] = NARROW(total);"
+_STORE_SUM = """const item_t addend = added[added_start + row * walk.added_row
+                                        + column * walk.added_column];
+            const wide_t result = PLUS(total, WIDEN(addend));
+            out[out_start + row * walk.out_row + column * walk.out_column] = NARROW(result);"""
+# beta * added + alpha * total; what is added is not read where beta is 0.
+_STORE_SCALED = """wide_t result = total;
+            const wide_t alpha_value = ALPHA, beta_value = BETA;
+            if (!IS_ONE(alpha_value)) result = TIMES(total, alpha_value);
+            if (!IS_ZERO(beta_value)) {
+                const item_t addend = added[added_start + row * walk.added_row
+                                            + column * walk.added_column];
+                const wide_t more = WIDEN(addend);
+                const wide_t scaled = IS_ONE(beta_value) ? more : TIMES(more, beta_value);
+                result = PLUS(result, scaled);
+            }
+            out[out_start + row * walk.out_row + column * walk.out_column] = NARROW(result);"""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Strides of one operand: over the batch dims, and over its two dims of the product."""
+
+    batch: Ints
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Batch dims, rows, steps and columns, and how the operands lie."""
+
+    batch: Ints
+    rows: int
+    depth: int
+    columns: int
+    left: Factor
+    right: Factor
+    out: Factor
+    added: Factor
+
+    def folded(self) -> Geometry:
+        """The same with as few batch dims as can be; rows of batches that share the right side
+
+        are one matrix where they lie so.
+        """
+        every = [self.left, self.right, self.out, self.added]
+        if any(self.right.batch) or not self.batch:
+            shape, walks = merged(self.batch, [each.batch for each in every])
+            return self._with(shape, walks, self.rows,
+                              (self.left.first, self.out.first, self.added.first))
+        steps = (self.left.first, 0, self.out.first, self.added.first)
+        shape, walks = merged((*self.batch, self.rows), [
+            (*each.batch, step) for each, step in zip(every, steps, strict=True)])
+        last = [walk[-1] for walk in walks]
+        return self._with(shape[:-1] or (1,), [walk[:-1] or (0,) for walk in walks], shape[-1],
+                          (last[0], last[2], last[3]))
+
+    def _with(self, batch: Ints, walks: list[Ints], rows: int, steps: Ints) -> Geometry:
+        left, right, out, added = walks
+        return Geometry(
+            batch, rows, self.depth, self.columns, Factor(left, steps[0], self.left.second),
+            Factor(right, self.right.first, self.right.second),
+            Factor(out, steps[1], self.out.second), Factor(added, steps[2], self.added.second))
+
+    def words(self) -> list[int]:
+        """The tail after the sizes."""
+        return [*self.batch, *map(divider, self.batch), *self.left.batch, *self.right.batch,
+                *self.out.batch, *self.added.batch, self.left.first, self.left.second,
+                self.right.first, self.right.second, self.out.first, self.out.second,
+                self.added.first, self.added.second]
+
+
+def geometry(out: Any, left: Any, right: Any, turned: bool = False,
+             added: Any = None) -> Geometry:
+    """How out = left @ right (``turned``: right^T) + added walks its operands."""
+    vector, column = left.ndim == 1, right.ndim == 1
+    kept = int(not vector) + int(not column)
+    batch = out.shape[:out.ndim - kept]
+    rows = 1 if vector else left.shape[-2]
+    right_steps = right.strides[-2:]
+    columns = 1
+    if column:
+        right_steps = (right.strides[0], 0)
+    else:
+        columns = right.shape[-2] if turned else right.shape[-1]
+        right_steps = right_steps[::-1] if turned else right_steps
+    lead = () if column else right.shape[:-2]
+    along = broadcast_strides(lead, () if column else right.strides[:-2], batch)
+    own = broadcast_strides(left.shape[:-2] if not vector else (),
+                            left.strides[:-2] if not vector else (), batch)
+    return Geometry(
+        batch, rows, left.shape[-1], columns,
+        Factor(own, 0 if vector else left.strides[-2], left.strides[-1]),
+        Factor(along, *right_steps), _result(out.strides, len(batch), vector, column),
+        _result((0,) * out.ndim if added is None else broadcast_strides(
+            added.shape, added.strides, out.shape), len(batch), vector, column)).folded()
+
+
+def _result(strides: Ints, lead: int, vector: bool, column: bool) -> Factor:
+    """The strides of the result, or of what is added to it."""
+    rest = list(strides[lead:])
+    first = 0 if vector else rest.pop(0)
+    return Factor(strides[:lead], first, 0 if column else rest.pop(0))
+
+
+def _head(dtype: Any, found: Geometry) -> str:
+    largest = max(found.rows, found.columns, found.depth) * 2
+    count = max(largest, found.rows * found.columns * prod(found.batch))
+    return f"{elements.typed(dtype)}{place_type(count)}#define RANK {len(found.batch)}\n{_WALK}"
+
+
+def _kernel(plan: Any, found: Geometry, text: dict[str, Any],
+            numbers: tuple[str, ...] = ()) -> Kernel:
+    """The kernel of a product; ``text``: what differs from the plain one."""
+    parts = {"out": "item_t* out", "sides": "const item_t* left, const item_t* right",
+             "store": _STORE, "head": "", **text}
+    parts["head"] = _head(plan.out_spec.dtype, found) + parts["head"]
+    product = Product(
+        name="product", left=_LEFT, right=_RIGHT, locate=_LOCATE, place=_PLACE,
+        left_along_k=found.left.second == 1 or found.left.first != 1,
+        right_along_k=found.right.second != 1 and found.right.first == 1, **parts)
+    sizes = Sizes(found.rows, found.columns, found.depth, prod(found.batch))
+    return tiled(plan, product, sizes, found.words(), numbers)
+
+
+def matmul(plan: Any, call: Any) -> Kernel:
+    """self @ other; operands: out, self, other."""
+    return _kernel(plan, geometry(plan.out_spec, call.spec("self"), call.spec("other")), {})
+
+
+def linear(plan: Any, call: Any) -> Kernel:
+    """input @ weight^T + bias; operands: out, input, weight, bias."""
+    bias = call["bias"]
+    found = geometry(plan.out_spec, call.spec("input"), call.spec("weight"), True,
+                     None if bias is None else bias.spec)
+    if bias is None:
+        return _kernel(plan, found, {})
+    return _kernel(plan, found, {"extra": ", const item_t* added", "store": _STORE_SUM})
+
+
+def addmm(plan: Any, call: Any) -> Kernel:
+    """beta * self + alpha * (mat1 @ mat2); operands: out, self, mat1, mat2."""
+    compute = plan.out_spec.dtype.compute
+    classes = tuple(elements.number_class(call[each]) for each in ("beta", "alpha"))
+    beta, beta_value = elements.number("beta", classes[0], compute)
+    alpha, alpha_value = elements.number("alpha", classes[1], compute)
+    complex_ = compute in ("c64", "c128")
+    equals = "((x).re == {0} && (x).im == 0)" if complex_ else "((x) == {0})"
+    head = (f"#define BETA {beta_value}\n#define ALPHA {alpha_value}\n"
+            f"#define IS_ONE(x) {equals.format(1)}\n#define IS_ZERO(x) {equals.format(0)}\n")
+    found = geometry(plan.out_spec, call.spec("mat1"), call.spec("mat2"), False,
+                     call.spec("self"))
+    return _kernel(plan, found, {
+        "out": "item_t* out, const item_t* added", "store": _STORE_SCALED, "head": head,
+        "numbers": f", {beta}, {alpha}"}, classes)

@@ -1,0 +1,195 @@
+"""Memory beside a device's own: pools that a user makes, and allocators that a user brings."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.core.memory.card import CHUNK, MINIMUM, DeviceMemory, round_up
+from slipstream.core.memory.device import DeviceAllocator, plugged
+
+__all__ = ["Pool", "Routes", "Uncached", "UserFunctions", "UserMemory", "plugged"]
+
+
+class UserFunctions:
+    """Two C functions of a user's library that allocate and free device memory.
+
+    ``void* allocate(ssize_t size, int device, cudaStream_t stream)`` and
+    ``void release(void* pointer, ssize_t size, int device, cudaStream_t stream)``.
+    """
+
+    def __init__(self, path: str, allocate: str, release: str) -> None:
+        library = ctypes.CDLL(path)
+        self.allocate = getattr(library, allocate)
+        self.allocate.restype = ctypes.c_void_p
+        self.allocate.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        self.release = getattr(library, release)
+        self.release.restype = None
+        self.release.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+
+
+class UserMemory:
+    """Pieces of memory from a user's functions: what a pool over them is built on."""
+
+    def __init__(self, functions: UserFunctions, owner: DeviceAllocator) -> None:
+        self.functions = functions
+        self.owner = owner
+        self.granularity = CHUNK
+        self.minimum = MINIMUM
+        self.pieces: dict[int, int] = {}
+        self.windows: dict[int, Any] = {}
+        self.physical = 0
+
+    def reserve(self, nbytes: int) -> int:
+        """Return the address of a new piece, 0 where there is none."""
+        self.owner.memory.enter()
+        address = self.functions.allocate(nbytes, self.owner.ordinal, self.owner.handle()) or 0
+        if address:
+            self.pieces[address] = nbytes
+            self.physical += nbytes
+        return address
+
+    def release(self, address: int) -> None:
+        """Give a piece back."""
+        self.owner.memory.enter()
+        nbytes = self.pieces.pop(address)
+        self.physical -= nbytes
+        self.functions.release(address, nbytes, self.owner.ordinal, self.owner.handle())
+
+
+class Uncached:
+    """Blocks straight from a provider, each a piece of its own.
+
+    What comes back is released before the next request, once all that is recorded is done.
+    """
+
+    def __init__(self, provider: Any, owner: DeviceAllocator) -> None:
+        self.provider = provider
+        self.owner = owner
+        self.given: list[int] = []
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of a new piece."""
+        self.finish()
+        address: int = self.provider.reserve(round_up(nbytes, MINIMUM))
+        if not address:
+            raise self.owner.error(self.owner, nbytes)
+        return address
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Note that a piece came back."""
+        self.given.append(address)
+
+    def itself(self, nbytes: int) -> Uncached:
+        """As a route: every request comes here."""
+        return self
+
+    def finish(self) -> None:
+        """Release what came back."""
+        if self.given and self.owner.drain is not None:
+            self.owner.drain()
+        while self.given:
+            self.provider.release(self.given.pop())
+
+    def block_size(self, address: int, nbytes: int) -> int:
+        """The size of a piece."""
+        size: int = self.provider.pieces[address]
+        return size
+
+
+class Pool:
+    """Memory of its own for what is asked for inside a scope, on each device where it is used.
+
+    ``functions``: where its memory comes from; None for the card.
+    """
+
+    numbers = itertools.count(1)
+
+    def __init__(self, functions: UserFunctions | None = None) -> None:
+        self.functions = functions
+        self.number = next(self.numbers)
+        self.scopes = 0
+        self.allocators: dict[int, DeviceAllocator] = {}
+
+    def on(self, owner: DeviceAllocator) -> DeviceAllocator:
+        """The pool's allocator beside a device's own."""
+        found = self.allocators.get(owner.ordinal)
+        if found is None:
+            found = self.allocators[owner.ordinal] = self.make(owner)
+            owner.add_beside(found)
+        return found
+
+    def make(self, owner: DeviceAllocator) -> DeviceAllocator:
+        """An allocator that knows of streams what the device's own knows."""
+        memory: Any = DeviceMemory(owner.driver, owner.ordinal)
+        if self.functions is not None:
+            memory = UserMemory(self.functions, owner)
+        made = DeviceAllocator(owner.driver, owner.ordinal, memory)
+        made.follow(owner)
+        return made
+
+    def let_go(self) -> None:
+        """Nobody enters the pool any more: what is not in use goes back when memory runs out.
+
+        May run anywhere, so it does nothing now.
+        """
+        for allocator in self.allocators.values():
+            allocator.leave_behind()
+
+
+class Routes:
+    """Which thread's requests go to which pool on one device."""
+
+    def __init__(self, owner: DeviceAllocator) -> None:
+        self.owner = owner
+        self.threads: dict[int, list[Pool]] = {}
+        self.others = owner.route
+
+    def enter(self, pool: Pool) -> None:
+        """Send the running thread's requests to a pool."""
+        self.threads.setdefault(threading.get_ident(), []).append(pool)
+        pool.scopes += 1
+        self.owner.divert(self.find)
+
+    def leave(self) -> None:
+        """Send them where they went before."""
+        thread = threading.get_ident()
+        pools = self.threads[thread]
+        pools.pop().scopes -= 1
+        if not pools:
+            del self.threads[thread]
+        if not self.threads:
+            self.owner.divert(self.others)
+
+    def find(self, nbytes: int) -> Any:
+        """The memory for a request of the running thread; None for the device's own."""
+        pools = self.threads.get(threading.get_ident())
+        if pools:
+            return pools[-1].on(self.owner)
+        return self.others(nbytes) if self.others is not None else None
+
+
+routes: dict[int, Routes] = {}
+
+
+def routes_of(owner: DeviceAllocator) -> Routes:
+    """The routes of a device."""
+    found = routes.get(id(owner))
+    if found is None or found.owner is not owner:
+        found = routes[id(owner)] = Routes(owner)
+    return found
+
+
+def replace_all(functions: UserFunctions) -> None:
+    """Let a user's functions serve every device from its first use on."""
+    plugged.make = lambda owner: Uncached(UserMemory(functions, owner), owner).itself
+
+
+def set_caching(owner: DeviceAllocator, caching: bool) -> None:
+    """Keep what comes back for the next request, or ask the driver for every block."""
+    direct = None if caching else Uncached(DeviceMemory(owner.driver, owner.ordinal), owner)
+    routes_of(owner).others = None if direct is None else direct.itself
+    owner.divert(routes_of(owner).find if routes_of(owner).threads else routes_of(owner).others)

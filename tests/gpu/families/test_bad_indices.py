@@ -1,0 +1,74 @@
+"""A bad index is reported at the next wait; the lane yields 0 or writes nothing, and life goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from catalogue import host
+from gpu.families.sides import numbers, tensor
+
+import slipstream as ss
+from slipstream.core.launch.waiting import wait
+from slipstream.core.vocab.devices import Device
+
+BAD = np.array([1, 7, 0])
+
+
+def reported(call: Callable[[], Any]) -> Any:
+    """What a call gives, once its error was raised."""
+    out = call()
+    with pytest.raises(IndexError, match="out of bounds"):
+        wait(Device("cuda"), "test")
+    return host(out)
+
+
+def test_reads_yield_zero() -> None:
+    x, index = tensor(numbers(1, (3, 2)), "cuda"), tensor(BAD, "cuda")
+    for call in (lambda: x[index], lambda: x.index_select(0, index),
+                 lambda: ss.embedding(x, index)):
+        found = reported(call)
+        np.testing.assert_array_equal(found, numbers(1, (3, 2))[[1, 0, 0]] * [[1], [0], [1]])
+    along = tensor(np.array([[0, 5]]), "cuda")
+    np.testing.assert_array_equal(reported(lambda: x.gather(0, along)),
+                                  numbers(1, (3, 2))[:1] * [1, 0])
+
+
+@pytest.mark.parametrize("count", [1, 40, 2000])
+def test_writes_are_skipped(count: int) -> None:
+    # Alone, looking through the line, ranked, in a table.
+    index = np.concatenate([np.tile([0, 2], count), [-1, 3], np.tile([2, 0], count)])
+    source = numbers(2, (len(index), 2))
+    good = (index >= 0) & (index < 3)
+    written, added = np.zeros((3, 2), np.float32), np.zeros((3, 2), np.float32)
+    written[index[good]] = source[good]
+    np.add.at(added, index[good], source[good])
+    where, values = tensor(index, "cuda"), tensor(source, "cuda")
+    zeros = ss.zeros(3, 2, device="cuda")
+    np.testing.assert_array_equal(reported(lambda: zeros.index_copy(0, where, values)), written)
+    np.testing.assert_array_equal(reported(lambda: zeros.index_add(0, where, values)), added)
+
+
+def test_a_target_that_is_no_class() -> None:
+    scores = tensor(numbers(3, (4, 3)), "cuda")
+    target = tensor(np.array([0, 3, 1, 2]), "cuda")
+    found = reported(lambda: ss.nn.functional.nll_loss(scores, target, reduction="none"))
+    assert found[1] == 0
+    found = reported(lambda: ss.nn.functional.cross_entropy(scores, target))
+    assert np.isfinite(found)
+
+
+def test_weights_that_are_no_distribution() -> None:
+    weights = tensor(np.array([[0.5, 0.5], [-1.0, 0.5]]), "cuda")
+    reported(lambda: ss.multinomial(weights, 1))
+    reported(lambda: ss.multinomial(weights, 1, True))
+    reported(lambda: ss.bernoulli(tensor(np.array([0.5, 1.5]), "cuda")))
+
+
+def test_the_device_lives_on() -> None:
+    x, index = tensor(numbers(4, 3), "cuda"), tensor(BAD, "cuda")
+    for _ in range(20):
+        reported(lambda: x[index])
+        assert host(x + 1.0).tolist() == (numbers(4, 3) + 1.0).tolist()

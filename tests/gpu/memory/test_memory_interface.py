@@ -1,0 +1,248 @@
+"""PyTorch's interface to a card's memory, with tensors."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import pickle
+
+import pytest
+
+import slipstream as ss
+
+cuda = pytest.importorskip("slipstream.cuda")
+memory = pytest.importorskip("slipstream.cuda.memory")
+pytestmark = pytest.mark.skipif(
+    not cuda.is_available(), reason="no CUDA driver; SLIPSTREAM_DRIVER=sim gives one")
+
+MEGA = 1 << 20
+KEYS = [f"{name}.{pool}.{figure}"
+        for name in ("allocation", "segment", "active", "allocated_bytes", "reserved_bytes",
+                     "active_bytes")
+        for pool in ("all", "large_pool", "small_pool")
+        for figure in ("current", "allocated", "freed")]
+
+
+@pytest.fixture(autouse=True)
+def tidy():
+    gc.collect()
+    memory.empty_cache()
+    memory.reset_peak_memory_stats()
+    yield
+    gc.collect()
+    memory.set_per_process_memory_fraction(1.0)
+    memory.empty_cache()
+
+
+def cap(nbytes):
+    """Let this process reserve at most so many bytes more than it does now."""
+    total = memory.mem_get_info()[1]
+    memory.set_per_process_memory_fraction((memory.memory_reserved() + nbytes + 1) / total)
+
+
+def line():
+    """The caller's line."""
+    frame = inspect.currentframe()
+    return f"{__file__}:{frame.f_back.f_lineno}"
+
+
+def test_tensors_are_counted():
+    before = memory.memory_allocated()
+    a = ss.empty(3 * MEGA, dtype=ss.uint8, device="cuda")
+    b = ss.empty(1000, dtype=ss.uint8, device="cuda")
+    assert memory.memory_allocated() - before == 3 * MEGA + 1024
+    assert memory.max_memory_allocated() - before == 3 * MEGA + 1024
+    assert memory.memory_reserved() >= memory.memory_allocated()
+    del a, b
+    assert memory.memory_allocated() == before
+    assert memory.max_memory_allocated() - before == 3 * MEGA + 1024
+    memory.reset_peak_memory_stats()
+    assert memory.max_memory_allocated() == before
+
+
+def test_statistics_have_pytorchs_names():
+    held = ss.ones(10, device="cuda")
+    stats = memory.memory_stats()
+    assert set(KEYS) <= set(stats)
+    assert memory.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"] == stats[
+        "allocated_bytes.all.current"]
+    assert "Allocated memory" in memory.memory_summary()
+    assert "test_memory_interface.py" in memory.memory_summary()
+    assert "test_memory_interface.py" not in memory.memory_summary(abbreviated=True)
+    memory.reset_accumulated_memory_stats()
+    assert memory.memory_stats()["allocated_bytes.all.freed"] == 0
+    assert held.device.type == "cuda"
+
+
+def test_devices_are_named_in_every_way():
+    ss.ones(10, device="cuda")
+    found = {memory.memory_reserved(each)
+             for each in (None, 0, "cuda", "cuda:0", ss.device("cuda", 0))}
+    assert len(found) == 1
+    with pytest.raises(ValueError, match="Expected a cuda device"):
+        memory.memory_reserved("cpu")
+
+
+def test_memory_goes_back_to_the_card():
+    free = memory.mem_get_info()[0]
+    held = ss.empty(20 * MEGA, dtype=ss.uint8, device="cuda")
+    assert memory.mem_get_info()[0] == free - 20 * MEGA
+    del held
+    memory.empty_cache()
+    assert memory.mem_get_info()[0] == free
+
+
+def test_the_error_ranks_the_lines_that_hold_memory():
+    cap(64 * MEGA)
+    first, first_line = ss.zeros(5 * MEGA, device="cuda"), line()
+    second, second_line = [ss.ones(MEGA, device="cuda") for _ in range(3)], line()
+    third, third_line = ss.empty(26 * MEGA, dtype=ss.uint8, device="cuda"), line()
+    with pytest.raises(memory.OutOfMemoryError) as caught:
+        ss.empty(20 * MEGA, dtype=ss.uint8, device="cuda")
+    text = str(caught.value)
+    assert "Tried to allocate 20.00 MiB" in text
+    lines = [each.strip() for each in text.splitlines()]
+    wanted = [f"26.00 MiB in 1 block: {third_line}", f"20.00 MiB in 1 block: {first_line}",
+              f"12.00 MiB in 3 blocks: {second_line}"]
+    places = [lines.index(each) for each in wanted]
+    assert places == sorted(places)
+    del first, second, third
+    assert ss.empty(40 * MEGA, dtype=ss.uint8, device="cuda").numel() == 40 * MEGA
+
+
+def step(batch):
+    """Activations of a batch of so many mebibytes."""
+    x = ss.ones(batch * MEGA // 4, device="cuda")
+    y = x + 1
+    z = y * 2
+    return (x + y + z).sum().item() / (batch * MEGA // 4)
+
+
+def test_half_the_batch_goes_on_inside_the_except_block():
+    cap(64 * MEGA)
+    before = memory.memory_allocated()
+    batch = 16
+    for _ in range(3):
+        try:
+            step(2 * batch)
+        except memory.OutOfMemoryError:
+            assert step(8) == 7.0
+        else:
+            raise AssertionError
+    gc.collect()
+    assert memory.memory_allocated() == before
+
+
+def test_cycles_are_collected_before_the_error():
+    cap(64 * MEGA)
+    gc.disable()
+    try:
+        for _ in range(8):
+            holder = [ss.empty(20 * MEGA, dtype=ss.uint8, device="cuda")]
+            holder.append(holder)
+    finally:
+        gc.enable()
+
+
+def test_fractions_are_checked():
+    with pytest.raises(TypeError, match="Invalid type for fraction argument"):
+        memory.set_per_process_memory_fraction(1)
+    with pytest.raises(ValueError, match="Invalid fraction value: 2.0"):
+        memory.set_per_process_memory_fraction(2.0)
+    assert memory.get_per_process_memory_fraction() == 1.0
+    memory.set_per_process_memory_fraction(0.5)
+    assert memory.get_per_process_memory_fraction() == pytest.approx(0.5)
+
+
+def test_callbacks_free_memory():
+    cap(40 * MEGA)
+    held = [ss.empty(30 * MEGA, dtype=ss.uint8, device="cuda")]
+    asked = []
+
+    def give_back(nbytes):
+        asked.append(nbytes)
+        held.clear()
+
+    handle = memory.register_free_memory_callback(give_back)
+    ss.empty(25 * MEGA, dtype=ss.uint8, device="cuda")
+    handle.remove()
+    assert asked == [25 * MEGA]
+
+
+@pytest.mark.parametrize("as_number", [False, True])
+def test_bare_blocks(as_number):
+    before = memory.memory_allocated()
+    stream = cuda.Stream()
+    address = memory.caching_allocator_alloc(
+        3 * MEGA, device=0, stream=stream.cuda_stream if as_number else stream)
+    assert memory.memory_allocated() - before == 3 * MEGA
+    memory.caching_allocator_delete(address)
+    assert memory.memory_allocated() == before
+    with pytest.raises(RuntimeError, match="no block was given out"):
+        memory.caching_allocator_delete(address)
+    address = memory.caching_allocator_alloc(100)
+    memory.caching_allocator_delete(address)
+
+
+def test_without_caching_every_block_goes_back():
+    with memory.caching_allocator_disabled():
+        reserved = memory.memory_reserved()
+        a = ss.ones(1000, device="cuda") + 1
+        assert a.sum().item() == 2000.0
+        assert memory.memory_reserved() == reserved
+        del a
+    assert (ss.ones(1000, device="cuda") + 1).sum().item() == 2000.0
+
+
+def test_pools():
+    pool = memory.MemPool()
+    with memory.use_mem_pool(pool):
+        inside = ss.ones(1000, device="cuda")
+        assert pool.use_count() == 2
+    outside = ss.ones(1000, device="cuda")
+    live = [block["address"] for segment in pool.snapshot() for block in segment["blocks"]
+            if block["state"] == "active_allocated"]
+    assert inside.untyped_storage().data_ptr() in live
+    assert outside.untyped_storage().data_ptr() not in live
+    assert (inside + outside).sum().item() == 2000.0
+
+
+def test_a_pool_may_go_before_its_tensors():
+    pool = memory.MemPool()
+    with memory.use_mem_pool(pool):
+        inside = ss.ones(1000, device="cuda")
+    del pool
+    assert inside.sum().item() == 1000.0
+
+
+def test_snapshots(tmp_path):
+    memory._record_memory_history(max_entries=1000)
+    try:
+        held = ss.ones(3 * MEGA, device="cuda")
+        name = str(tmp_path / "snapshot.pickle")
+        memory._dump_snapshot(name)
+    finally:
+        memory._record_memory_history(enabled=None)
+    with open(name, "rb") as file:
+        found = pickle.load(file)
+    blocks = [block for segment in found["segments"] for block in segment["blocks"]]
+    address = held.untyped_storage().data_ptr()
+    block = next(block for block in blocks if block["address"] == address)
+    assert block["frames"][0]["filename"] == __file__
+    assert block["requested_size"] == 12 * MEGA
+    actions = [event["action"] for event in found["device_traces"][0]]
+    assert "alloc" in actions
+
+
+def test_a_block_is_not_reused_before_a_side_stream_is_done():
+    side = cuda.Stream()
+    for _ in range(4):
+        x = ss.full((200_000,), 3.0, device="cuda")
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):
+            y = x * 2
+        del x
+        z = ss.full((200_000,), 100.0, device="cuda")
+        cuda.current_stream().wait_stream(side)
+        assert y.sum().item() == 1_200_000.0
+        assert z.sum().item() == 20_000_000.0
