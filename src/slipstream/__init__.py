@@ -17,7 +17,14 @@ __version__ = "0.1.0"
 _LATER = ("autograd", "cli", "cuda", "library", "linalg", "nn", "optim", "random", "serialization",
           "special", "testing", "utils")
 # Names that live in such a package.
-_ELSEWHERE = {"save": "serialization", "load": "serialization"}
+_FUNCTIONAL = (
+    "adaptive_max_pool1d alpha_dropout avg_pool1d bilinear channel_shuffle conv3d "
+    "conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity "
+    "ctc_loss dropout1d embedding_bag feature_alpha_dropout hinge_embedding_loss kl_div "
+    "margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool3d pairwise_distance "
+    "pixel_shuffle pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss").split()
+_ELSEWHERE = {"save": "serialization", "load": "serialization",
+              **dict.fromkeys(_FUNCTIONAL, "nn.functional")}
 
 __all__ = [*namespace.__all__, *_LATER, *_ELSEWHERE]
 

@@ -7,12 +7,76 @@ of the same name; every other name is the op itself.
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.install import functions
+from slipstream.nn.functions import (
+    attention,
+    convolution,
+    losses,
+    others,
+    padding,
+    pooling,
+    sequences,
+)
 
+adaptive_max_pool1d = pooling.adaptive_max_pool1d
+adaptive_max_pool2d = pooling.adaptive_max_pool2d
+adaptive_max_pool3d = pooling.adaptive_max_pool3d
+avg_pool1d = pooling.avg_pool1d
+avg_pool2d = pooling.avg_pool2d
+avg_pool3d = pooling.avg_pool3d
+lp_pool1d = pooling.lp_pool1d
+lp_pool2d = pooling.lp_pool2d
+max_pool1d = pooling.max_pool1d
+max_pool1d_with_indices = pooling.max_pool1d_with_indices
+max_pool2d_with_indices = pooling.max_pool2d_with_indices
+max_pool3d = pooling.max_pool3d
+max_pool3d_with_indices = pooling.max_pool3d_with_indices
 conv2d = ss.conv2d
+conv3d = convolution.conv3d
+conv_transpose1d = convolution.conv_transpose1d
+conv_transpose2d = convolution.conv_transpose2d
+conv_transpose3d = convolution.conv_transpose3d
+fold = convolution.fold
+unfold = convolution.unfold
+channel_shuffle = padding.channel_shuffle
+interpolate = padding.interpolate
+pad = padding.pad
+pad_images = padding.pad_images
+pixel_shuffle = padding.pixel_shuffle
+pixel_unshuffle = padding.pixel_unshuffle
+upsample = padding.upsample
+cosine_embedding_loss = losses.cosine_embedding_loss
+ctc_loss = sequences.ctc_loss
+gaussian_nll_loss = losses.gaussian_nll_loss
+hinge_embedding_loss = losses.hinge_embedding_loss
+huber_loss = losses.huber_loss
+kl_div = losses.kl_div
+margin_ranking_loss = losses.margin_ranking_loss
+multi_margin_loss = losses.multi_margin_loss
+multilabel_margin_loss = losses.multilabel_margin_loss
+multilabel_soft_margin_loss = losses.multilabel_soft_margin_loss
+poisson_nll_loss = losses.poisson_nll_loss
+smooth_l1_loss = losses.smooth_l1_loss
+soft_margin_loss = losses.soft_margin_loss
+triplet_margin_loss = losses.triplet_margin_loss
+triplet_margin_with_distance_loss = losses.triplet_margin_with_distance_loss
+alpha_dropout = others.alpha_dropout
+bilinear = others.bilinear
+cosine_similarity = others.cosine_similarity
+dropout1d = others.dropout1d
+dropout2d = others.dropout2d
+dropout3d = others.dropout3d
+embedding_bag = others.embedding_bag
+feature_alpha_dropout = others.feature_alpha_dropout
+gumbel_softmax = others.gumbel_softmax
+local_response_norm = others.local_response_norm
+normalize = others.normalize
+pairwise_distance = others.pairwise_distance
+rrelu = others.rrelu
+softmin = others.softmin
+multi_head_attention_forward = attention.multi_head_attention_forward
 cross_entropy = ss.cross_entropy
 dropout = ss.dropout
 gelu = ss.gelu
@@ -89,35 +153,6 @@ def limit_rows(weight: ss.Tensor, indices: ss.Tensor, max_norm: float, norm_type
         magnitude = ss.where(rows < 0, -rows, rows)
         norm = (magnitude ** norm_type).sum(-1, keepdim=True) ** (1.0 / norm_type)
         weight[used] = ss.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
-
-
-def pad_indices(size: int, before: int, after: int, mode: str) -> list[int]:
-    """For each place of a padded dim, the place whose value it shows.
-
-    Raises RuntimeError if the padding is wider than the mode can fill.
-    """
-    widest = {"reflect": size - 1, "circular": size}.get(mode, max(before, after))
-    if max(before, after) > widest or (size == 0 and before + after):
-        raise RuntimeError(f"{mode} padding ({before}, {after}) is too wide for a dim of "
-                           f"size {size}")
-    places = range(-before, size + after)
-    if mode == "circular":
-        return [place % size for place in places]
-    if mode == "reflect":
-        return [size - 1 - abs(size - 1 - abs(place)) for place in places]
-    return [min(max(place, 0), size - 1) for place in places]
-
-
-def pad_images(input: ss.Tensor, padding: Any, mode: str) -> ss.Tensor:
-    """Pad the last two dims by (left, right, top, bottom) with values of the input itself.
-
-    ``mode``: reflect, replicate or circular.
-    """
-    left, right, top, bottom = padding
-    height, width = input.shape[-2:]
-    rows = ss.tensor(pad_indices(height, top, bottom, mode), device=input.device)
-    columns = ss.tensor(pad_indices(width, left, right, mode), device=input.device)
-    return input[..., rows.reshape(-1, 1), columns]
 
 
 # Every other function of this namespace is the op itself, as its entry says.

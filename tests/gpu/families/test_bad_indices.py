@@ -1,4 +1,4 @@
-"""A bad index is reported at the next wait; the lane yields 0 or writes nothing, and life goes on."""
+"""A bad index is reported at the next wait; its lane yields 0 or writes nothing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import host
-from gpu.families.sides import numbers, tensor
 
 import slipstream as ss
+from gpu.families.sides import numbers, tensor
 from slipstream.core.launch.waiting import wait
 from slipstream.core.vocab.devices import Device
 

@@ -13,10 +13,12 @@ from catalogue import (
     main_dtype,
     results_of,
 )
-from gpu.families.sides import assert_same
 
+import slipstream as ss
+from gpu.families.sides import assert_same, numbers, tensor
 from slipstream.core.catalog.table import table
 from slipstream.core.dispatch.op import Op
+from slipstream.core.dispatch.registry import candidates_of
 
 NAMES = (
     "gather", "scatter", "scatter_add", "take_along_dim", "index_select", "index_copy", "index_add",
@@ -54,7 +56,33 @@ def test_layouts(name: str) -> None:
             check(op, sample, main_dtype(op), layout)
 
 
-def test_every_op_of_the_cpu_has_a_kernel_here() -> None:
-    missing = [name for name, op in table.items() if op.kernels.get("cpu")
-               and not op.kernels.get("cuda")]
-    assert missing == []
+def leaves_of(value: Any) -> list[Any]:
+    """The float tensors among a call's arguments, lists opened."""
+    several = value if isinstance(value, (list, tuple)) else [value]
+    return [each for each in several if isinstance(each, ss.Tensor) and each.is_floating_point()]
+
+
+# The losses have tests of their own: weights of classes take no gradient.
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "nll_loss"])
+def test_gradients(name: str) -> None:
+    op = table[name]
+    for sample in op.entry.samples():
+        sides = []
+        for device in ("cpu", "cuda"):
+            case = case_of(op, sample, ss.float32, "contiguous", device)
+            leaves = [leaf for value in case.args for leaf in leaves_of(value)]
+            for leaf in leaves:
+                leaf.requires_grad_(True)
+            outs = results_of(op.call(case.args, case.kwargs))
+            for out in outs:
+                if out.requires_grad:
+                    out.backward(tensor(numbers(out.numel(), tuple(out.shape)), device))
+            sides.append([leaf.grad for leaf in leaves if leaf.grad is not None])
+        for wanted, found in zip(*sides, strict=True):
+            assert_same(found, wanted, ULPS)
+
+
+def test_every_kernel_that_an_entry_names_is_there() -> None:
+    for op in table.values():
+        for candidate in candidates_of(op, "cuda"):
+            assert callable(candidate.make)

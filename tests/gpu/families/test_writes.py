@@ -6,9 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.families.sides import COMPLEX, DTYPES, FLOATS, INTEGERS, check, numbers, places, shifted, tensor
 
 import slipstream as ss
+from gpu.families.sides import (
+    COMPLEX,
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    check,
+    numbers,
+    places,
+    shifted,
+    tensor,
+)
 
 # Positions: few look through all, more are ranked, many are sorted by digits; a table for writes.
 COUNTS = (7, 300, 5000)
@@ -80,7 +90,7 @@ def test_dtypes(dtype: Any, count: int) -> None:
     check(call, ulps)
 
 
-@pytest.mark.parametrize("dtype", (*INTEGERS, *FLOATS[2:], *COMPLEX))
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS[2:], *COMPLEX])
 def test_products_and_numbers(dtype: Any) -> None:
     index, source = places(13, (5, 3), 4), numbers(14, (5, 3), dtype)
     own = numbers(15, (4, 3), dtype)

@@ -64,6 +64,8 @@ def test_statistics_have_pytorchs_names():
     held = ss.ones(10, device="cuda")
     stats = memory.memory_stats()
     assert set(KEYS) <= set(stats)
+    assert stats["inactive_split_bytes.all.current"] == (
+        memory.memory_reserved() - memory.memory_allocated())
     assert memory.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"] == stats[
         "allocated_bytes.all.current"]
     assert "Allocated memory" in memory.memory_summary()
@@ -147,7 +149,7 @@ def test_cycles_are_collected_before_the_error():
 def test_fractions_are_checked():
     with pytest.raises(TypeError, match="Invalid type for fraction argument"):
         memory.set_per_process_memory_fraction(1)
-    with pytest.raises(ValueError, match="Invalid fraction value: 2.0"):
+    with pytest.raises(ValueError, match="Invalid fraction value"):
         memory.set_per_process_memory_fraction(2.0)
     assert memory.get_per_process_memory_fraction() == 1.0
     memory.set_per_process_memory_fraction(0.5)

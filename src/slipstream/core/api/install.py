@@ -81,4 +81,16 @@ def function_namespace(module: str) -> SimpleNamespace:
     return SimpleNamespace(**functions.get(module, {}))
 
 
-__all__ = ["FAMILIES", "functions", "install", "install_op"]
+def adjoint_convolution(grad: Any, weight: Any, size: Any, *window: Any) -> Any:
+    """The adjoint of conv2d in its input, of shape ``size``; window: stride, padding, dilation,
+    groups.  The transposed convolution."""
+    return table["conv2d_input_grad"].call((grad, weight, size, *window), None)
+
+
+def rounded_error(self: Any, target: Any, delta: float, smooth: bool, reduction: str) -> Any:
+    """The loss of Huber, or with ``smooth`` that loss over delta, reduced."""
+    return table["rounded_error"].call((self, target, delta, smooth, reduction), None)
+
+
+__all__ = ["FAMILIES", "adjoint_convolution", "functions", "install", "install_op",
+           "rounded_error"]

@@ -108,7 +108,8 @@ binary_op(
 )
 binary_op(
     "hypot(Tensor self, Tensor other)", lambda self, other: _hypot(self, other),
-    {"self": lambda g, self, out: g * (self / out), "other": lambda g, other, out: g * (other / out)},
+    {"self": lambda g, self, out: g * (self / out),
+     "other": lambda g, other, out: g * (other / out)},
     np.hypot, check=_no_integers, dtypes=("float",), samples=samples.tensor_pairs,
     doc="sqrt(self^2 + other^2) without overflow.",
 )

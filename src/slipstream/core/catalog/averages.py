@@ -96,6 +96,6 @@ for _rank in (1, 2, 3):
         f"{_name}(Tensor self, any output_size)", COMPOUND, function=_adaptive(_name, _rank),
         path=f"nn.functional.{_name}", method=False, dtypes=("float",),
         samples=_adaptive_samples(_rank), reference=_adaptive_reference(_rank),
-        doc=f"The average of output_size windows along each of the last {_rank} dims; None: as many "
-            "as there are places.",
+        doc=f"The average of output_size windows along each of the last {_rank} dims; None: as "
+            "many as there are places.",
     ))

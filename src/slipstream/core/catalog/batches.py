@@ -157,12 +157,12 @@ def _channels(array: Any, rank: int) -> Any:
 
 
 def batch_reference(x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None,
-                    training: bool = False, eps: float = 1e-5) -> Any:
+                    training: bool = False) -> Any:
     """batch_norm in NumPy."""
     dims = (0, *range(2, x.ndim))
     if training:
         mean, var = x.mean(dims), x.var(dims)
-    out = (x - _channels(mean, x.ndim)) / np.sqrt(_channels(var, x.ndim) + eps)
+    out = (x - _channels(mean, x.ndim)) / np.sqrt(_channels(var, x.ndim) + 1e-5)
     out = out if weight is None else out * _channels(weight, x.ndim)
     return out if bias is None else out + _channels(bias, x.ndim)
 

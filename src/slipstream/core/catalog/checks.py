@@ -177,8 +177,10 @@ def conj(x: Any) -> Any:
         return x
     if isinstance(x, complex):
         return x.conjugate()
-    value: Any = x
-    return value.conj_physical() if isinstance(x, TensorBase) else value.conj()
+    if isinstance(x, TensorBase):
+        tensor: Any = x
+        return tensor.conj_physical() if x.spec.dtype.is_complex else x
+    return x.conj()
 
 
 def divided(self: Any, other: Any, mode: str | None) -> Any:

@@ -61,7 +61,7 @@ define(Entry(
                              ((), (2, 3, 4), (2, 4, 2), {"alpha": 3, "beta": 0})),
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
     doc="beta * self + alpha * (batch1 @ batch2); self is ignored where beta is 0.",
-), cpu=array_candidate("numpy addmm", products.addmm))
+), cpu=array_candidate("numpy addmm", products.addmm), cuda="products.baddbmm")
 
 
 def compound(signature: str, function: Any, doc: str, **facts: Any) -> None:
@@ -161,11 +161,12 @@ def _tensordot(self: Any, other: Any, dims: Any) -> Any:
         if dims > min(self.spec.ndim, other.spec.ndim):
             raise RuntimeError("tensordot expects dims < ndim_a or ndim_b, but got dims="
                                f"{dims}")
-        left, right = range(self.spec.ndim - dims, self.spec.ndim), range(dims)
+        left = tuple(range(self.spec.ndim - dims, self.spec.ndim))
+        right = tuple(range(dims))
     else:
         left, right = [ints(each) for each in dims]
-    left, right = [normalize_dims(tuple(each), tensor.spec.ndim)
-                   for each, tensor in ((left, self), (right, other))]
+    left = normalize_dims(tuple(left), self.spec.ndim)
+    right = normalize_dims(tuple(right), other.spec.ndim)
     for i, j in zip(left, right, strict=False):
         # A dim of size one counts for every element of the other operand's.
         if self.spec.shape[i] == 1 != other.spec.shape[j]:

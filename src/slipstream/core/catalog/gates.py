@@ -18,6 +18,8 @@ from slipstream.core.shapes.views import normalize_dim
 # selu's fixed point: mean 0 and variance 1 go through layers unchanged.
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
+# As PyTorch has it for every dtype: a sixth in float32.
+ONE_SIXTH = float(np.float32(1.0 / 6.0))
 
 
 def real_numbers(call: Any) -> None:
@@ -85,7 +87,7 @@ activation("hardtanh", ", float min_val=-1.0, float max_val=1.0",
            lambda x, low=-1.0, high=1.0: np.clip(x, low, high), check=_check_range,
            doc="self limited to [min_val, max_val]; the slope at the bounds is 0.")
 activation("hardsigmoid", "", lambda self: (self + 3).clamp(0, 6) / 6,
-           lambda g, self: where((self > -3).logical_and(self < 3), g / 6, 0),
+           lambda g, self: where((self > -3).logical_and(self < 3), g * ONE_SIXTH, 0),
            lambda x: np.clip(x + 3, 0, 6) / 6, doc="(self + 3) / 6 limited to [0, 1].")
 activation("hardswish", "", lambda self: self * ((self + 3).clamp(0, 6) / 6),
            lambda g, self: where(self <= -3, 0, where(self < 3, g * (self / 3 + 0.5), g)),

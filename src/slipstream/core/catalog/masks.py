@@ -21,8 +21,9 @@ from slipstream.core.kernels.cpu.indexing import (
     SelectKernel,
     SpreadKernel,
 )
+from slipstream.core.kernels.crossing import address_of
 from slipstream.core.launch.door import backend_of
-from slipstream.core.launch.waiting import wait
+from slipstream.core.launch.waiting import read, wait
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.vocab import dtypes
 
@@ -75,8 +76,12 @@ def readable(tensor: Any, name: str) -> np.ndarray:
     if not backend_of(device).has_data:
         raise NotImplementedError(f"{name}() of a meta tensor: its result depends on data, and "
                                   f"{tensor.spec!r} has none")
-    wait(device, name)
-    return tensor_array(tensor)
+    if backend_of(device).on_host:
+        wait(device, name)
+        return tensor_array(tensor)
+    dense = ops.contiguous.call((tensor,), None)
+    data = read(device, address_of(dense), dense.spec.nbytes, name)
+    return np.frombuffer(data, dense.spec.dtype.numpy).reshape(dense.spec.shape)
 
 
 def counted(mask: Any, name: str) -> int:

@@ -106,7 +106,8 @@ def _positive_floats(call: Any) -> None:
 def in_place(signature: str, candidate: Candidate, doc: str, check: Any) -> None:
     """An entry that fills ``self``; its gradient is zero, as self's old values are lost."""
     define(Entry(signature, RANDOM, shape=_own, gradient={"self": _zero}, method=False,
-                 inplace=True, deterministic=False, check=check, doc=doc), cpu=candidate, cuda="random.fill")
+                 inplace=True, deterministic=False, check=check, doc=doc),
+           cpu=candidate, cuda="random.fill")
 
 
 def _uniform_numbers(self: Any, low: Any, high: Any, generator: Any) -> tuple[Any, ...]:

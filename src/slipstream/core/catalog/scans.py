@@ -88,17 +88,16 @@ def prod_slope(g: Any, self: Any, dim: int) -> Any:
 
 
 _SUM = "int dim, *, dtype? dtype=None"
-_forms = {"inplace": True, "out": True, "method": True}
 define(Entry(
     f"cumsum(Tensor self, {_SUM})", INDEX, shape=_summed, check=check_dim, path="cumsum",
     gradient={"self": lambda g, dim: sum_slope(g, dim)}, samples=samples.rows,
-    reference=lambda x, dim: np.cumsum(x, dim), **_forms,
+    reference=lambda x, dim: np.cumsum(x, dim), inplace=True, out=True,
     doc="Running sums along dim; integers and bools give int64, in place their own dtype.",
 ), cpu=along("numpy add.accumulate", scanning.accumulated(np.add)))
 define(Entry(
     f"cumprod(Tensor self, {_SUM})", INDEX, shape=_summed, check=check_dim, path="cumprod",
     gradient={"self": lambda g, self, dim: prod_slope(g, self, dim)}, samples=samples.rows,
-    reference=lambda x, dim: np.cumprod(x, dim), **_forms,
+    reference=lambda x, dim: np.cumprod(x, dim), inplace=True, out=True,
     doc="Running products along dim; dtypes as for cumsum; the gradient is right at zeros.",
 ), cpu=along("numpy multiply.accumulate", scanning.accumulated(np.multiply)))
 

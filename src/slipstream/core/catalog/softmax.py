@@ -85,7 +85,8 @@ define(Entry(
     formula=softmax,
     gradient={"self": lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True))},
     promotion=promotion.cast_argument, check=floats_only, layout=contiguous_layout, path="softmax",
-    out=True, aliases=("special.softmax",), dtypes=("float",), samples=samples.rows, reference=softmax_reference,
+    out=True, aliases=("special.softmax",), dtypes=("float",), samples=samples.rows,
+    reference=softmax_reference,
     doc="exp(self) / sum(exp(self), dim), in dtype if given; a row of -inf gives nan. IndexError "
         "for a dim out of range, NotImplementedError for integers without dtype.",
 ))
@@ -94,7 +95,8 @@ define(Entry(
     formula=log_softmax,
     gradient={"self": lambda g, out, dim: g - out.exp() * g.sum(dim, keepdim=True)},
     promotion=promotion.cast_argument, check=floats_only, layout=contiguous_layout,
-    path="log_softmax", out=True, aliases=("special.log_softmax",), dtypes=("float",), samples=samples.rows,
+    path="log_softmax", out=True, aliases=("special.log_softmax",), dtypes=("float",),
+    samples=samples.rows,
     reference=lambda x, dim: np.log(softmax_reference(x, dim)),
     doc="log(softmax(self, dim)) without the loss of precision; see softmax.",
 ))

@@ -235,7 +235,7 @@ define(Entry("median(Tensor self, int? dim=None, bool keepdim=False)", COMPOUND,
 def _check_search(call: Any) -> None:
     table, values = call.spec("sorted_sequence"), call.spec("values")
     if table.ndim != 1 and (table.ndim != values.ndim or table.shape[:-1] != values.shape[:-1]):
-        raise call.error(RuntimeError, "torch.searchsorted(): boundaries tensor should be 1 "
+        raise call.error(RuntimeError, "searchsorted(): boundaries tensor should be 1 "
                                        "dimension or the first N-1 dimensions of boundaries "
                                        "tensor and input value tensor must match")
     if not table.ndim:

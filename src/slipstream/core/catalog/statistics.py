@@ -121,7 +121,8 @@ def _var_samples() -> Any:
             ((samples.random_array(121, 5), 0), {"correction": 2})]
 
 
-_VARIANCE = "Tensor self, any dim=None, any unbiased=None, bool keepdim=False, *, any correction=None"
+_VARIANCE = ("Tensor self, any dim=None, any unbiased=None, bool keepdim=False, *, "
+             "any correction=None")
 for _name, _function, _reference, _text in (
     ("var", _var, _var_reference, "Variance"),
     ("std", _std, _std_reference, "Standard deviation"),

@@ -47,10 +47,11 @@ def _triangle(upper: bool) -> Any:
     return function
 
 
+_reference: Any
 for _name, _upper, _reference in (("tril", False, np.tril), ("triu", True, np.triu)):
     compound(f"{_name}(Tensor self, int diagonal=0)", _triangle(_upper),
-             f"The {'upper' if _upper else 'lower'} triangle of the last two dims, zeros elsewhere; "
-             "diagonal moves its edge.", inplace=True, out=True, reference=_reference,
+             f"The {'upper' if _upper else 'lower'} triangle of the last two dims, zeros "
+             "elsewhere; diagonal moves its edge.", inplace=True, out=True, reference=_reference,
              samples=samples.with_arguments(((3, 4), ()), ((4, 3), (1,)), ((2, 3, 3), (-1,))))
 
 
@@ -133,7 +134,7 @@ creation(f"eye(int n, int? m=None, *, {TAIL})", _eye, "Ones on the diagonal of a
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, TensorBase) else value
+    return value.item() if hasattr(value, "item") else value
 
 
 def _spaced(start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
@@ -206,16 +207,16 @@ for _name, _upper, _reference in (("tril_indices", False, np.tril_indices),
 
 def _meshgrid(tensors: Any, indexing: Any) -> Any:
     if indexing not in (None, "ij", "xy"):
-        raise RuntimeError("torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: "
+        raise RuntimeError("meshgrid: indexing must be one of \"xy\" or \"ij\", but received: "
                            f"{indexing}")
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     for tensor in tensors:
         if tensor.spec.ndim > 1:
-            raise RuntimeError("torch.meshgrid: Expected 0D or 1D tensor in the tensor list but "
+            raise RuntimeError("meshgrid: Expected 0D or 1D tensor in the tensor list but "
                                f"got: {tensor.spec!r}")
         if tensor.spec.dtype is not tensors[0].spec.dtype:
-            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     sizes = [tensor.spec.numel for tensor in tensors]
     order = list(range(len(sizes)))
     if indexing == "xy" and len(sizes) > 1:

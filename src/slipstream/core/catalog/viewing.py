@@ -165,6 +165,9 @@ def _sum_to(g: Any, shape: Any) -> Any:
     if g.spec.shape == shape:
         return g
     dims = reduce_dims_for(g.spec.shape, shape)
+    if len(dims) == len(g.spec.shape) - len(shape) and dims == tuple(range(len(dims))):
+        # Nothing to keep: the result has memory of its own and the right shape at once.
+        return ops.sum.call((g, dims), None)
     if dims:
         g = ops.sum.call((g, dims, True), None)
     return g if g.spec.shape == shape else ops.reshape.call((g, shape), None)

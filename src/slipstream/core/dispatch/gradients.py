@@ -57,7 +57,8 @@ class FormulaRule(Rule):
         self.saves = tuple(place for place, _ in tensors)
         self.keeps = tuple(others)
         self.program: Op | None = None
-        self.eager = _calls_ops(op, positions)
+        # Gradients of several results come as a list, which no formula takes.
+        self.eager = _calls_ops(op, positions) or "grads" in wanted
         self.multiple = len(positions) == 1 and op.kinds[positions[0]] == TENSORS
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:

@@ -1,11 +1,11 @@
 """Signatures: one line of text tells the parameters of an op.
 
 ``add(Tensor self, Tensor|Number other, *, Number alpha=1)``: types are Tensor, Tensor? (may be
-None), Tensor|Number, Tensor|Static (a number on
-which plans depend), Tensor[], Tensor... (also as separate arguments), Number (a run-time value: plans do not depend on it), Number?,
-Offset (integers that only move a view's offset: run-time values too), Generator?, and static
-ones, on which plans depend: int, int?, int[], int[]?, int... (also as separate arguments), bool,
-bool?, float, str, dtype, device, any.
+None), Tensor|Number, Tensor|Static (a number on which plans depend), Tensor[], Tensor... (also as
+separate arguments), Number (a run-time value: plans do not depend on it), Number?, Offset (integers
+that only move a view's offset: run-time values too), Generator?, and static ones, on which plans
+depend: int, int?, int[], int[]?, int... (also as separate arguments), bool, bool?, float, str,
+dtype, device, any.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ STATIC_NUMBER = 8
 
 _KINDS = {
     "Tensor": TENSOR, "Tensor|Number": TENSOR_OR_NUMBER, "Tensor?": OPTIONAL_TENSOR,
-    "Tensor[]": TENSORS, "Tensor...": TENSORS, "Number": NUMBER, "Number?": NUMBER, "Offset": OFFSET,
-    "Generator?": GENERATOR, "Tensor|Static": STATIC_NUMBER,
+    "Tensor[]": TENSORS, "Tensor...": TENSORS, "Number": NUMBER, "Number?": NUMBER,
+    "Offset": OFFSET, "Generator?": GENERATOR, "Tensor|Static": STATIC_NUMBER,
 }
 _STATIC = ("dtype", "device", "int", "int?", "int[]", "int[]?", "int...", "bool", "bool?",
            "float", "str", "str?", "dtype?", "device?", "any")

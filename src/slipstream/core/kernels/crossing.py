@@ -15,7 +15,8 @@ from slipstream.core.vocab.records import Kernel, Plan, TensorBase
 class CrossingKernel(Kernel):
     """Moves the bytes of a dense tensor to another device; both sides have the same strides."""
 
-    name = "copy between devices"
+    def __init__(self) -> None:
+        self.name = "copy between devices"
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Copy; the host waits where the bytes come to it."""

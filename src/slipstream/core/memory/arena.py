@@ -17,10 +17,48 @@ from slipstream.core.native.driver import DriverError
 
 # Slabs are multiples of this.
 GRANULE = 1 << 16
+# Free slabs of so many bytes, and of this part of all that is reserved, stay with their classes.
+SPARE = 32 << 20
+SPARE_PART = 64
+
+
+def best_gap(segments: Segments, size: int, most: int) -> Any:
+    """The smallest gap of at most ``most`` bytes that makes a hole of ``size`` bytes, or None."""
+    found = None
+    for gap in segments.gaps.values():
+        sides = [side.size for side in (gap.before, gap.after) if side is not None and side.free]
+        if gap.size <= most and gap.size + sum(sides) >= size:
+            if found is None or (gap.size, gap.address) < (found.size, found.address):
+                found = gap
+    return found
+
+
+def spare_slab(allocator: Any) -> int:
+    """Give up a free slab, so that another class gets its bytes; its address, 0 for none.
+
+    Classes that are in use by turns, as with steps of varying length, share memory this way.  A
+    few free slabs stay: a loop that meets the same sizes again finds its addresses again.
+    """
+    if allocator.uses is not None:
+        # The uses of its slots are known by their addresses.
+        return 0
+    spare = sum(shelf.spare_bytes() for shelf in allocator.shelves)
+    if spare < max(SPARE, allocator.pieces.held() // SPARE_PART):
+        return 0
+    for shelf in reversed(allocator.shelves):
+        slab = allocator.alone(shelf.drop)
+        if slab is not None and slab.base not in allocator.pieces.strays:
+            base: int = slab.base
+            return base
+        if slab is not None:
+            allocator.alone(shelf.add, slab)
+    return 0
 
 
 class DevicePieces(Pieces):
     """Pieces of a card.  ``arena``: the segments that slabs are cut from.
+
+    ``recycle()`` gives up a slab in favour of the arena and returns its address, 0 for none.
 
     ``watch``: called with (action, address, size, small) where memory is taken from the card and
     given back, or None; the actions are PyTorch's: segment_alloc, segment_free for pieces,
@@ -124,6 +162,30 @@ class DevicePieces(Pieces):
         with LOCK:
             self.counted(large, address + nbytes, self.provider.shrink, address, nbytes)
 
+    def kept(self, address: int) -> int:
+        """How many bytes from an address on lie in a chunk that begins before it."""
+        return self.provider.chunk_end(address) - address
+
+    def unmap(self, address: int, nbytes: int, large: bool) -> None:
+        """Give back the memory behind a gap."""
+        with LOCK:
+            self.counted(large, address, self.provider.unmap_range, address, nbytes)
+
+    def fill(self, segments: Segments, size: int, large: bool) -> Any:
+        """Put memory behind a gap, where that makes room for ``size`` bytes.
+
+        Return the gap, for `Segments.close_gap`; None where there is none that takes at most as
+        much as growing would, or where there is no memory.
+        """
+        with LOCK:
+            most = round_up(size - segments.room(), self.provider.granularity)
+            found = best_gap(segments, size, most if segments.base else size)
+            if found is None or not self.fits(found.size):
+                return None
+            address, nbytes = found.address, found.size
+            done = self.counted(large, address, self.provider.map_range, address, nbytes)
+            return found if done else None
+
     # -- small --
 
     def cut(self, nbytes: int) -> int:
@@ -153,6 +215,10 @@ class DevicePieces(Pieces):
     def grow_arena(self, nbytes: int) -> int:
         """Bytes for a slab from a longer or a new segment of the arena."""
         arena, granularity = self.arena, self.provider.granularity
+        gap = self.fill(arena, nbytes, False) if arena.gaps else None
+        if gap is not None:
+            arena.close_gap(gap)
+            return arena.take_any(nbytes)
         if arena.base:
             more = round_up(nbytes - arena.room(), granularity)
             if self.extend(arena.base, more, False):
@@ -181,8 +247,7 @@ class DevicePieces(Pieces):
         if block is not None:
             self.give(block.address, False)
             return
-        base, room = arena.base, arena.room()
-        if room >= self.provider.granularity:
-            tail = arena.trim()
-            if tail is not None:
-                self.shrink(base, tail.address - base, tail.size, False)
+        base, end = arena.base, arena.free_end()
+        tail = arena.trim(self.kept(end)) if end else None
+        if tail is not None:
+            self.shrink(base, tail.address - base, tail.size, False)

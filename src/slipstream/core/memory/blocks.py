@@ -28,6 +28,8 @@ from slipstream.core.vocab.records import Memory
 
 # Large blocks are multiples of this, or of the provider's minimum.
 GRAIN = 4096
+
+
 def class_sizes(minimum: int) -> list[int]:
     """Sizes of the classes of small blocks: a quarter of a power of two apart."""
     size, sizes = minimum, [minimum]
@@ -54,8 +56,8 @@ class Allocator(Memory):
     ``callbacks``: called with the size before more memory is reserved, they may free blocks;
     ``drain``: called when memory runs out, it sends what is recorded and waits;
     ``error``: makes the exception from (allocator, size); ``collect_above``: free memory is given
-    back before more than so many bytes are reserved, 0 for never.  An allocator is not taken down before
-    the process ends: blocks may come back until then.
+    back before more bytes are reserved, 0 for never.  It lives until the process ends: blocks may
+    come back until then.
     """
 
     def __init__(self, provider: Provider) -> None:
@@ -107,6 +109,9 @@ class Allocator(Memory):
         elif nbytes > self.small:
             address = self.take_alone(nbytes)
         else:
+            if self.returned:
+                # Somebody listens: what came back was only noted.
+                self.alone(self.settle_now)
             # The heap's steps need no lock, and no counter is half changed where threads switch.
             shelf: Shelf = self.table[(nbytes + self.round_up) >> self.shift]
             address = shelf.take()
@@ -325,6 +330,10 @@ class Allocator(Memory):
 
     def before_release(self, restore: Callable[..., Any], *arguments: Any) -> None:
         """Memory goes back to the provider; ``restore`` puts it back if an error comes between."""
+
+    def release_holes(self, nbytes: int) -> int:
+        """Give back the memory behind holes, ``nbytes`` or all (0), where that can be done."""
+        return 0
 
     def empty_cache(self) -> None:
         """Release all memory that can be: segments, slabs and ends in which no block is used."""

@@ -58,7 +58,9 @@ class DeviceMemory:
             self.granularity = round_up(CHUNK, driver.granularity(ordinal))
         self.windows: dict[int, Window] = {}
         self.pieces: dict[int, int] = {}
+        # What the driver failed to take back.
         self.handles: list[int] = []
+        self.ranges: list[tuple[int, int]] = []
         self.physical = 0
         self.enter: Callable[[], None] = self.make_current
 
@@ -86,6 +88,7 @@ class DeviceMemory:
     def release(self, address: int) -> None:
         """Give a piece back; nothing may use it any more."""
         self.enter()
+        self.drop_ranges()
         window = self.windows.get(address)
         if window is None:
             self.driver.free(address)
@@ -100,6 +103,7 @@ class DeviceMemory:
         if not self.virtual:
             return 0
         self.enter()
+        self.drop_ranges()
         size = round_up(max(nbytes, SPAN * self.total), self.granularity)
         try:
             base = self.driver.reserve(size)
@@ -112,8 +116,15 @@ class DeviceMemory:
         finally:
             if not done:
                 del self.windows[base]
-                self.driver.release(base, size)
+                self.ranges.append((base, size))
+                self.drop_ranges()
         return base if done else 0
+
+    def drop_ranges(self) -> None:
+        """Give back ranges that nothing is mapped to; where that fails, it is tried again."""
+        while self.ranges:
+            self.driver.release(*self.ranges[-1])
+            self.ranges.pop()
 
     def extend(self, address: int, nbytes: int) -> bool:
         """Make a piece ``nbytes`` bytes longer in place; False where that is not possible."""
@@ -134,14 +145,9 @@ class DeviceMemory:
 
     def map_chunks(self, window: Window, end: int) -> None:
         """Map chunks from where the window's last one ends up to ``end``."""
-        more = end - window.end
-        size = self.granularity
-        while size * PARTS < more:
-            size *= 2
-        while window.end < end:
-            part = min(size, end - window.end)
-            self.map_chunk(window, window.end, part)
-            window.end += part
+        for offset, part in self.parts(window.end, end):
+            self.map_chunk(window, offset, part)
+            window.end = offset + part
 
     def map_chunk(self, window: Window, offset: int, nbytes: int) -> None:
         """Put physical memory behind a part of a window."""
@@ -169,6 +175,64 @@ class DeviceMemory:
         del window.chunks[offset]
         self.physical -= nbytes
 
+    def window_of(self, address: int) -> Window | None:
+        """The window that an address lies in."""
+        for window in self.windows.values():
+            if window.base <= address < window.base + window.size:
+                return window
+        return None
+
+    def interior(self, address: int, nbytes: int) -> tuple[int, int]:
+        """(start, size) of the chunks that lie wholly inside a range; size 0 for none."""
+        window = self.window_of(address)
+        if window is None:
+            return address, 0
+        low = address - window.base
+        inside = sorted(offset for offset, size in window.chunks.items()
+                        if low <= offset and offset + size <= low + nbytes)
+        if not inside:
+            return address, 0
+        end = inside[-1] + window.chunks[inside[-1]]
+        return window.base + inside[0], end - inside[0]
+
+    def unmap_range(self, address: int, nbytes: int) -> None:
+        """Take away the memory behind whole chunks in the middle of a window."""
+        window = self.windows_at(address)
+        self.enter()
+        low = address - window.base
+        for offset in sorted(window.chunks):
+            if low <= offset < low + nbytes:
+                self.unmap_chunk(window, offset)
+
+    def map_range(self, address: int, nbytes: int) -> bool:
+        """Put memory behind addresses again that lost it; False where there is none left."""
+        window = self.windows_at(address)
+        self.enter()
+        low = address - window.base
+        try:
+            for offset, part in self.parts(low, low + nbytes):
+                if offset not in window.chunks:
+                    self.map_chunk(window, offset, part)
+        except DriverError as error:
+            for offset in [each for each in window.chunks if low <= each < low + nbytes]:
+                self.unmap_chunk(window, offset)
+            return bool(self.none_left(error))
+        return True
+
+    def windows_at(self, address: int) -> Window:
+        """The window that an address lies in; there must be one."""
+        window = self.window_of(address)
+        if window is None:
+            raise ValueError(f"no window holds {address:#x}")
+        return window
+
+    def parts(self, start: int, end: int) -> list[tuple[int, int]]:
+        """(offset, size) of the chunks to map between two offsets."""
+        size = self.granularity
+        while size * PARTS < end - start:
+            size *= 2
+        return [(offset, min(size, end - offset)) for offset in range(start, end, size)]
+
     def unmap_from(self, window: Window, start: int) -> None:
         """Unmap every chunk that begins at ``start`` or behind it."""
         while window.chunks:
@@ -176,9 +240,7 @@ class DeviceMemory:
             if last < start:
                 break
             self.unmap_chunk(window, last)
-            window.end = last
-        if not window.chunks:
-            window.end = 0
+        window.end = max((at + size for at, size in window.chunks.items()), default=0)
 
     def shrink(self, address: int, nbytes: int) -> None:
         """Give back what lies behind the first ``nbytes`` bytes of a growing piece.
@@ -189,6 +251,19 @@ class DeviceMemory:
         window.length = nbytes
         self.enter()
         self.unmap_from(window, nbytes)
+
+    def chunk_end(self, address: int) -> int:
+        """Where the chunk ends that begins before an address and reaches behind it.
+
+        The address itself where there is none.
+        """
+        window = self.window_of(address)
+        if window is not None:
+            place = address - window.base
+            for offset, size in window.chunks.items():
+                if offset < place < offset + size:
+                    return window.base + offset + size
+        return address
 
     def missing(self, address: int, nbytes: int) -> int:
         """How much physical memory it takes to make a piece ``nbytes`` bytes longer."""

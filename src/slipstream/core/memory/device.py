@@ -1,29 +1,24 @@
 """The allocator of a CUDA device: blocks of its card for streams, with a ledger of who asked.
 
-With one stream it is the caching allocator plus one note in the ledger.  Where a program uses
-several streams (`several`), it follows which stream used which block, prefers blocks that are
-clean for the stream that asks, and lets that stream wait, on the device, where none is.
+With one stream it is the caching allocator plus one note in the ledger.
 """
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import cython
 
-from slipstream.core.memory.arena import GRANULE, DevicePieces
-from slipstream.core.memory.blocks import Allocator
+from slipstream.core.memory.arena import GRANULE, DevicePieces, spare_slab
 from slipstream.core.memory.card import DeviceMemory
+from slipstream.core.memory.gaps import punch
 from slipstream.core.memory.history import recorder
 from slipstream.core.memory.holders import forget_frames, out_of_memory, release_pools
 from slipstream.core.memory.holders import holders as list_holders
-from slipstream.core.memory.ladder import RUNGS, climb
+from slipstream.core.memory.ladder import RUNGS
 from slipstream.core.memory.ledger import Ledger
-from slipstream.core.memory.slabs import Judge, Shelf
-from slipstream.core.memory.uses import Clean, Own, Uses
+from slipstream.core.memory.streams import StreamAllocator, default_stream
 from slipstream.core.native.driver import Driver
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 
@@ -31,8 +26,6 @@ __all__ = ["DeviceAllocator", "DeviceMemory", "ModeTable"]
 
 # Called with "allocate" or "free", the block's address and size, and the bytes asked for.
 Watcher = Callable[[str, int, int, int], Any]
-# Before this version the collector may run wherever an object is made.
-COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 
 
 class Plugged:
@@ -47,49 +40,38 @@ class Plugged:
 plugged = Plugged()
 
 
-# Free slabs of so many bytes, and of this part of all that is reserved, stay with their classes.
-SPARE = 32 << 20
-SPARE_PART = 64
+def taken_slots(shelf: Any) -> list[int]:
+    """The addresses of the slots of a class that are in use."""
+    free = shelf.free_addresses()
+    every = [address for slab in shelf.slabs
+             for address in range(slab.base, slab.base + slab.slots * slab.size, slab.size)]
+    return [address for address in every if address not in free]
 
 
-def default_stream() -> int:
-    """The number of the stream that a request is for, until somebody knows better."""
-    return 0
-
-
-class DeviceAllocator(Allocator):
+class DeviceAllocator(StreamAllocator):
     """Hands out blocks of one card's memory.
 
-    Set from outside: ``drain()`` sends what is recorded and waits for it; ``current()`` is the
-    number of the running thread's stream; ``covered(stream, other)`` how far recorded order covers
-    the launches of ``other`` for ``stream``, and where both are the same what it has recorded so
-    far; ``order(stream, other, sequence)`` lets ``stream`` wait for a launch of ``other`` on the
-    device; ``handle()`` is the driver's handle of that stream; ``route``: function that finds
-    another memory for a request, or None.
+    Set from outside: ``drain()`` sends what is recorded and waits for it; ``handle()`` is the
+    driver's handle of the running thread's stream; what `StreamAllocator` wants to know.
+    ``route``: function that finds another memory for a request, or None.
     """
 
     def __init__(self, driver: Driver, ordinal: int, memory: Any = None) -> None:
         self.driver = driver
         self.ordinal = ordinal
         self.memory = DeviceMemory(driver, ordinal) if memory is None else memory
-        Allocator.__init__(self, self.memory)
+        StreamAllocator.__init__(self, self.memory)
         self.pieces = DevicePieces(self.memory)
-        self.pieces.recycle = self.spare_slab
+        self.pieces.recycle = lambda: spare_slab(self)
         self.slab_granularity = GRANULE
         self.ledger = Ledger(self.keeps)
         self.error = out_of_memory
-        self.rungs: tuple[Any, ...] = (*RUNGS[:2], release_pools, forget_frames, *RUNGS[2:])
-        self.uses: Uses | None = None
-        self.owns: list[Own] = []
-        self.current: Callable[[], int] = default_stream
+        self.rungs: tuple[Any, ...] = (*RUNGS[:3], release_pools, forget_frames, *RUNGS[3:])
         self.handle: Callable[[], int] = default_stream
-        self.covered: Callable[[int, int], int] | None = None
-        self.order: Callable[[int, int, int], Any] | None = None
         self.route: Callable[[int], Any] | None = None
         self.elsewhere: dict[int, tuple[Any, int, int]] = {}
         self.watchers: list[Watcher] = []
         self.special = False
-        self.streams = 1
         self.neighbours: list[DeviceAllocator] = []
         self.abandoned = False
         if memory is None:
@@ -112,7 +94,7 @@ class DeviceAllocator(Allocator):
         if self.special and nbytes > 0:
             address = self.allocate_specially(nbytes)
         else:
-            address = Allocator.allocate(self, nbytes)
+            address = StreamAllocator.allocate(self, nbytes)
         if address:
             state: ModeState = modes.current()
             self.ledger.note(address, state.code, state.instruction, nbytes)
@@ -125,41 +107,26 @@ class DeviceAllocator(Allocator):
             if memory is not None:
                 return self.allocate_in(memory, nbytes)
         if self.uses is None:
-            return Allocator.allocate(self, nbytes)
+            return StreamAllocator.allocate(self, nbytes)
         return self.allocate_among(nbytes, self.current())
 
     # -- streams --
 
     def several(self, home: int = 0) -> None:
         """From here on there are several streams; until now only ``home`` used any block."""
-        if self.uses is None and self.covered is not None:
-            self.uses = Uses(home, self.covered(home, home))
-            self.large.uses = self.uses
-            self.special = True
-            for memory in self.neighbours:
-                memory.several(home)
+        StreamAllocator.several(self, home)
+        self.special = self.special or self.uses is not None
+        for memory in self.neighbours:
+            memory.several(home)
 
     def used(self, address: cython.size_t, stream: cython.int, sequence: cython.longlong) -> None:
         """Note that a stream's launch number ``sequence`` uses the live block at an address."""
-        if stream >= self.streams:
-            self.streams = stream + 1
-        if self.uses is None:
-            self.several()
         if self.elsewhere:
             found = self.elsewhere.get(address)
             if found is not None and isinstance(found[0], DeviceAllocator):
                 found[0].used(address, stream, sequence)
                 return
-        if self.uses is not None:
-            self.uses.note(address, stream, sequence)
-
-    def judge(self, stream: int) -> Clean:
-        """What tells which free blocks are clean for a stream now."""
-        covered, others = self.covered, [n for n in range(self.streams) if n != stream]
-        if covered is None or self.uses is None:
-            raise RuntimeError("the order of several streams is not known")
-        return Clean(self.uses, stream, {other: covered(stream, other) for other in others},
-                     {other: covered(other, other) for other in others})
+        StreamAllocator.used(self, address, stream, sequence)
 
     def allocate_for(self, nbytes: int, stream: int) -> int:
         """A block for a stream that need not be the current one."""
@@ -170,111 +137,12 @@ class DeviceAllocator(Allocator):
         self.ledger.note(address, state.code, state.instruction, nbytes)
         return address
 
-    def allocate_among(self, nbytes: int, stream: int) -> int:
-        """A block for a stream: a clean one, else one that the stream waits for."""
-        address: int = self.take_own(nbytes, stream) if nbytes <= self.small else 0
-        return address or self.allocate_clean(nbytes, stream)
-
-    def take_own(self, nbytes: cython.Py_ssize_t, stream: cython.int) -> int:
-        """Take a small block that only this stream used: nothing has to be asked."""
-        address: cython.size_t = 0
-        uses: Uses = self.uses
-        own: Own
-        if not cython.compiled and self.busy:
-            return 0
-        while stream >= len(self.owns):
-            self.owns.append(Own(uses, len(self.owns)))
-        own = self.owns[stream]
-        if cython.compiled:
-            address = self.take_small(nbytes, own)
-        else:
-            address = self.alone(self.take_small, nbytes, own) or 0
-        if address:
-            uses.hand_on(address)
-            if self.listener is not None:
-                self.listener("allocate", address, nbytes)
-        return address
-
-    def take_small(self, nbytes: cython.Py_ssize_t, judge: Judge) -> int:
-        """Take the lowest slot that ``judge`` accepts, 0 where there is none."""
-        self.settle()
-        shelf: Shelf = self.table[(nbytes + self.round_up) >> self.shift]
-        address: cython.size_t = shelf.take_where(judge)
-        if address:
-            self.live_bytes += shelf.size
-            if self.live_bytes > self.peak_bytes:
-                self.peak_bytes = self.live_bytes
-            self.requested_taken += nbytes
-        return address
-
-    def allocate_clean(self, nbytes: int, stream: int) -> int:
-        """A block for a stream that other streams may have used."""
-        self.streams = max(self.streams, stream + 1)
-        judge = self.judge(stream)
-        address: int = self.alone(self.take_clean, nbytes, judge) or 0
-        if not address:
-            address = self.retake(nbytes) if cython.compiled else self.take_alone(nbytes)
-        if not address:
-            address = climb(self, nbytes)
-        try:
-            self.claim(address, stream, judge)
-        except BaseException:
-            self.free(address, nbytes)
-            raise
-        if self.listener is not None:
-            self.listener("allocate", address, nbytes)
-        return address
-
-    def take_clean(self, nbytes: int, judge: Clean) -> int:
-        """Take the best block that ``judge`` accepts, 0 where there is none."""
-        if nbytes <= self.small:
-            return self.take_small(nbytes, judge)
-        self.settle()
-        grain = self.large.grain
-        size = (nbytes + grain - 1) // grain * grain
-        address: int = self.large.take_where(size, judge)
-        if address:
-            self.count_large(size, nbytes)
-        return address
-
-    def claim(self, address: int, stream: int, judge: Clean) -> None:
-        """Hand a block that was taken to a stream, which waits for its uses elsewhere."""
-        uses = self.uses
-        if uses is None or self.order is None:
-            return
-        for other, sequence in sorted(judge.missing(uses.find(address)).items()):
-            self.order(stream, other, sequence)
-        uses.hand_out(address, stream)
-
-    # -- steps that nothing may come between --
-
-    def alone(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Do ``work`` as one step; see `Allocator.alone`.
-
-        With several streams it makes objects, at which an older Python would let the collector in.
-        """
-        if not cython.compiled:
-            return Allocator.alone(self, work, *arguments)
-        if not COLLECTS_ANYWHERE or self.uses is None or not gc.isenabled():
-            return work(*arguments)
-        gc.disable()
-        try:
-            return work(*arguments)
-        finally:
-            gc.enable()
-
-    def retake(self, nbytes: cython.Py_ssize_t) -> int:
-        """Look again for a free block."""
-        return self.alone(self.take_plainly, nbytes) or 0
-
-    def take_plainly(self, nbytes: cython.Py_ssize_t) -> int:
-        """`take`, as a step."""
-        return self.take(nbytes)
-
     # -- memory beside this one --
 
     def allocate_in(self, memory: Any, nbytes: int) -> int:
         """A block of another memory, which `free` gives back to it."""
+        # What came back from there goes there first.
+        self.settled()
         address: int = memory.allocate(nbytes)
         size = memory.block_size(address, nbytes)
         self.elsewhere[address] = (memory, size, nbytes)
@@ -331,7 +199,7 @@ class DeviceAllocator(Allocator):
                 self.large_bytes.remove(size)
                 self.live_bytes -= size
                 return 0
-        return Allocator.give_large(self, address)
+        return StreamAllocator.give_large(self, address)
 
     # -- giving back --
 
@@ -345,37 +213,20 @@ class DeviceAllocator(Allocator):
             self.alone(restore, *arguments)
             raise
 
+    def release_holes(self, nbytes: int) -> int:
+        """Give back the memory behind holes between blocks, ``nbytes`` of it or all (0)."""
+        return punch(self, nbytes) if self.pieces.growing else 0
+
     def empty_cache(self) -> None:
         """Send what is recorded, wait, and release all memory that can be."""
         if self.drain is not None:
             self.drain()
+        self.settled()
         for memory in self.neighbours:
             memory.empty_cache()
-        Allocator.empty_cache(self)
+        StreamAllocator.empty_cache(self)
         if self.uses is not None:
             self.uses.forget({address for address, _, _ in self.live_blocks()})
-
-    def spare_slab(self) -> int:
-        """Give up a free slab, so that another class gets its bytes; its address, 0 for none.
-
-        Classes that are in use by turns, as with steps of varying length, share memory this way.
-        A few free slabs stay: a loop that meets the same sizes again finds its addresses again.
-        """
-        if self.uses is not None:
-            # The uses of its slots are known by their addresses.
-            return 0
-        spare = 0
-        for shelf in self.shelves:
-            spare += shelf.spare_bytes()
-        if spare < max(SPARE, self.pieces.held() // SPARE_PART):
-            return 0
-        for shelf in reversed(self.shelves):
-            slab = self.alone(shelf.drop)
-            if slab is not None and slab.base not in self.pieces.strays:
-                return slab.base
-            if slab is not None:
-                self.alone(shelf.add, slab)
-        return 0
 
     # -- looking --
 
@@ -401,11 +252,8 @@ class DeviceAllocator(Allocator):
         """Address, size and whether it is a slot, of every block in use."""
         self.settled()
         for shelf in self.shelves:
-            free = shelf.free_addresses()
-            for slab in shelf.slabs:
-                for address in range(slab.base, slab.base + slab.slots * slab.size, slab.size):
-                    if address not in free:
-                        yield address, slab.size, True
+            for address in taken_slots(shelf):
+                yield address, shelf.size, True
         for block in tuple(self.large.live.values()):
             yield block.address, block.size, False
         for address, size in tuple(self.strays.items()):

@@ -190,7 +190,7 @@ class Map:
     def segment(self, kind: str, first: Any, show: Any) -> dict[str, Any]:
         """A segment of blocks that are chained from its first one on."""
         blocks, nbytes, block = [], 0, first
-        while block is not None:
+        while block is not None and not block.gap:
             blocks += show(block)
             nbytes += block.size
             block = block.after
@@ -248,9 +248,9 @@ class Map:
 
 
 def firsts(segments: Any) -> list[Any]:
-    """The first block of each segment."""
+    """The first block of each segment, and of each part of one behind a gap."""
     blocks = [*segments.live.values(), *segments.holes]
-    return [block for block in blocks if block.before is None]
+    return [block for block in blocks if block.before is None or block.before.gap]
 
 
 def snapshot(allocators: list[Any]) -> dict[str, Any]:

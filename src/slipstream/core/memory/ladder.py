@@ -84,6 +84,11 @@ def release_enough(allocator: Any, nbytes: int) -> int:
     return 0
 
 
+def release_holes(allocator: Any, nbytes: int) -> int:
+    """Rung: give back the memory behind holes, where they lie between blocks in use."""
+    return again(allocator, nbytes) if allocator.release_holes(nbytes) else 0
+
+
 def wait(allocator: Any, nbytes: int) -> int:
     """Rung: send what is recorded and wait for it, so that its blocks come back."""
     if allocator.drain is None:
@@ -105,13 +110,14 @@ def release_all(allocator: Any, nbytes: int) -> int:
 
 
 # What is tried where the provider has no more; see `climb`.
-RUNGS = (release_enough, wait, collect, release_all)
+RUNGS = (release_enough, release_holes, wait, collect, release_all)
 
 
 def empty(allocator: Any) -> None:
     """Release every segment, end of a segment and slab in which no block is in use."""
     while release_one(allocator, 0):
         pass
+    allocator.release_holes(0)
 
 
 def exclusive(work: Callable[..., Any], allocator: Any, *arguments: Any) -> Any:
@@ -158,8 +164,10 @@ def trim(allocator: Any) -> int:
     """
     pieces = allocator.pieces
     with LOCK:
-        base = allocator.large.base
-        block = None if pieces.busy else allocator.alone(allocator.large.trim)
+        base, end = allocator.large.base, allocator.large.free_end()
+        if pieces.busy or not end:
+            return 0
+        block = allocator.alone(allocator.large.trim, pieces.kept(end))
         if block is None:
             return 0
         pieces.busy = True
@@ -203,6 +211,9 @@ def grow_large(allocator: Any, nbytes: int) -> int:
     """A block of a longer or a new segment; no larger than it has to be if need be."""
     pieces = allocator.pieces
     size = round_up(nbytes, allocator.large.grain)
+    filled: int = exclusive(fill, allocator, size, nbytes) if allocator.large.gaps else 0
+    if filled:
+        return filled
     for multiple in (SEGMENT, allocator.granularity):
         taken = exclusive(stretch, allocator, nbytes, multiple) if pieces.growing else 0
         if taken:
@@ -215,6 +226,16 @@ def grow_large(allocator: Any, nbytes: int) -> int:
         if address:
             return allocator.alone(allocator.adopt_segment, address, whole, growing, nbytes) or 0
     return 0
+
+
+def fill(allocator: Any, size: int, nbytes: int) -> int:
+    """A block where memory comes back behind a gap between holes, if that makes room for it."""
+    gap = allocator.pieces.fill(allocator.large, size, True)
+    if gap is None:
+        return 0
+    allocator.alone(allocator.large.close_gap, gap)
+    taken: int = allocator.retake(nbytes)
+    return taken
 
 
 def stretch(allocator: Any, nbytes: int, multiple: int) -> int:

@@ -83,18 +83,16 @@ class Ledger:
 
     def stale(self) -> set[int]:
         """The addresses at which no block is live."""
+        if not cython.compiled:
+            sites = tuple(self.sites.items())
+            return {each for each, site in sites if not self.keeps(each, site[2])}
         found = set()
-        if cython.compiled:
-            place: cython.size_t
-            if self.mask:
-                for place in range(self.mask + 1):
-                    address: cython.size_t = self.table[place].address
-                    if address and not self.keeps(address, self.table[place].nbytes):
-                        found.add(address)
-            return found
-        for each, site in tuple(self.sites.items()):
-            if not self.keeps(each, site[2]):
-                found.add(each)
+        place: cython.size_t
+        count: cython.size_t = self.mask + 1 if self.mask else 0
+        for place in range(count):
+            address: cython.size_t = self.table[place].address
+            if address and not self.keeps(address, self.table[place].nbytes):
+                found.add(address)
         return found
 
     def rebuild(self, size: cython.size_t, stale: set[int]) -> int:

@@ -71,6 +71,10 @@ class Pieces:
         """Tell whether so many bytes more are within the limit."""
         return self.limit == 0 or self.held() + nbytes <= self.limit
 
+    def kept(self, address: int) -> int:
+        """How many bytes from an address on cannot be given back by `shrink`."""
+        return 0
+
     def came(self, nbytes: int, pieces: int, large: bool) -> None:
         """Count what was reserved."""
         self.reserved.add(nbytes)

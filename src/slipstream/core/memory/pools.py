@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from slipstream.core.memory.card import CHUNK, MINIMUM, DeviceMemory, round_up

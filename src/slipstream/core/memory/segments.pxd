@@ -8,6 +8,7 @@ cdef class Block:
     cdef readonly size_t address
     cdef readonly Py_ssize_t size
     cdef readonly bint free
+    cdef readonly bint gap
     cdef readonly Block before
     cdef readonly Block after
     cpdef bint whole(self)
@@ -21,6 +22,7 @@ cdef class Segments:
     cdef Block tail
     cdef list spare
     cdef public Uses uses
+    cdef readonly dict gaps
     cdef Py_ssize_t place(self, Py_ssize_t size, size_t address)
     cdef void shelve(self, Block block)
     cdef void unshelve(self, Block block)
@@ -28,7 +30,6 @@ cdef class Segments:
     cdef void join(self, Block block, Block after)
     cdef size_t take(self, Py_ssize_t size) except? 0
     cpdef size_t take_where(self, Py_ssize_t size, Judge judge) except? 0
-    cdef bint is_at(self, Py_ssize_t place, Block block)
     cdef size_t carve(self, Py_ssize_t place, Py_ssize_t size) except? 0
     cdef Py_ssize_t give(self, size_t address) except -1
     cpdef Block add(self, size_t address, Py_ssize_t size)

@@ -17,12 +17,16 @@ SPARES = 64
 
 
 class Block:
-    """A run of bytes in a segment, free or not, with its neighbours there."""
+    """A run of bytes in a segment, free or not, with its neighbours there.
+
+    A ``gap`` has no memory behind it: it is neither free nor in use.
+    """
 
     def __init__(self) -> None:
         self.address = 0
         self.size = 0
         self.free = True
+        self.gap = False
         self.before: Block | None = None
         self.after: Block | None = None
 
@@ -35,7 +39,8 @@ class Segments:
     """Blocks by best fit: ``holes`` sorted by (size, address), ``live`` by address.
 
     ``base`` is the address of the segment that may grow, 0 for none; ``tail`` its last block;
-    ``uses`` follows which streams used the holes, where there are several.
+    ``gaps``: parts of segments without memory, by address; ``uses`` follows which streams used the
+    holes, where there are several.
     """
 
     def __init__(self, grain: int) -> None:
@@ -46,6 +51,7 @@ class Segments:
         self.base = 0
         self.tail: Block | None = None
         self.uses: Uses | None = None
+        self.gaps: dict[int, Block] = {}
 
     def place(self, size: cython.Py_ssize_t, address: cython.size_t) -> int:
         """How many holes come before (size, address)."""
@@ -80,20 +86,15 @@ class Segments:
         return self.carve(place, size)
 
     def take_where(self, size: cython.Py_ssize_t, judge: Judge) -> int:
-        """`take`, from the holes that ``judge`` accepts by their address."""
+        """`take`, from the holes that ``judge`` accepts by their address; nothing comes between."""
         while not self.spare:
             self.spare.append(Block())
         place: cython.Py_ssize_t
         for place in range(self.place(size, 0), len(self.holes)):
             block: Block = self.holes[place]
-            # The judge may let others run, who change the holes.
-            if judge.accepts(block.address) and self.is_at(place, block) and self.spare:
+            if judge.accepts(block.address):
                 return self.carve(place, size)
         return 0
-
-    def is_at(self, place: cython.Py_ssize_t, block: Block) -> bool:
-        """Tell whether a block is the hole at a place."""
-        return place < len(self.holes) and self.holes[place] is block
 
     def carve(self, place: cython.Py_ssize_t, size: cython.Py_ssize_t) -> int:
         """Take ``size`` bytes from the hole at a place."""
@@ -202,22 +203,118 @@ class Segments:
         self.tail = block
         self.shelve(block)
 
-    def trim(self) -> Block | None:
-        """Give up the free end of the growing segment; None where it is in use."""
+    def free_end(self) -> int:
+        """Where the free end of the growing segment begins, 0 where there is none."""
         tail: Block | None = self.tail
         if tail is None or not tail.free or tail.before is None:
+            return 0
+        return tail.address
+
+    def trim(self, keep: cython.Py_ssize_t) -> Block | None:
+        """Give up the free end of the growing segment but for its first ``keep`` bytes.
+
+        A gap before it goes too.  Return what was given up as one block; None for nothing.
+        """
+        tail: Block | None = self.tail
+        if tail is None or not tail.free or tail.before is None or tail.size <= keep:
             return None
         self.unshelve(tail)
-        self.tail = tail.before
-        self.tail.after = None
-        tail.before = None
-        return tail
+        end: Block | None = tail
+        if keep:
+            while not self.spare:
+                self.spare.append(Block())
+            self.split(tail, keep)
+            self.shelve(tail)
+            end = tail.after
+        if end is None or end.before is None:
+            raise RuntimeError("the end of a segment was lost")
+        if keep:
+            self.unshelve(end)
+        before: Block = end.before
+        if before.gap and before.before is not None:
+            del self.gaps[before.address]
+            end.address = before.address
+            end.size += before.size
+            before = before.before
+        self.tail = before
+        before.after = None
+        end.before = None
+        return end
+
+    def open_gap(self, hole: Block, start: cython.size_t, size: cython.Py_ssize_t) -> Block:
+        """Make ``size`` bytes of a hole, from ``start`` on, a gap; what is left stays free."""
+        while len(self.spare) < 2:
+            self.spare.append(Block())
+        self.unshelve(hole)
+        if start > hole.address:
+            self.split(hole, start - hole.address)
+            gap: Block | None = hole.after
+            self.shelve(hole)
+        else:
+            gap = hole
+        if gap is None:
+            raise RuntimeError("a hole was lost")
+        if gap is not hole:
+            self.unshelve(gap)
+        if gap.size > size:
+            self.split(gap, size)
+        gap.gap = True
+        self.gaps[gap.address] = gap
+        return gap
+
+    def unite(self, address: cython.size_t) -> None:
+        """Make one gap of a gap and its neighbours that are gaps too."""
+        gap: Block | None = self.gaps.get(address)
+        if gap is None:
+            return
+        while gap.after is not None and gap.after.gap:
+            del self.gaps[gap.after.address]
+            gap.after.gap = False
+            self.join(gap, gap.after)
+        before: Block | None = gap.before
+        if before is not None and before.gap:
+            self.unite(before.address)
+
+    def close_gap(self, gap: Block) -> None:
+        """A gap has memory again: it is free, and merges with free neighbours."""
+        del self.gaps[gap.address]
+        gap.gap = False
+        self.live[gap.address] = gap
+        self.give(gap.address)
+
+    def absorb(self) -> None:
+        """Where a segment is but gaps and holes, make it one free block."""
+        for each in tuple(self.gaps.values()):
+            gap: Block = each
+            block: Block | None = gap
+            while block is not None and block.before is not None:
+                block = block.before
+            first: Block | None = block
+            while block is not None and (block.free or block.gap):
+                block = block.after
+            if block is None and first is not None and gap.gap:
+                self.flatten(first)
+
+    def flatten(self, first: Block) -> None:
+        """Make one free block of a segment of gaps and holes."""
+        block: Block | None = first
+        while block is not None:
+            if block.free:
+                self.unshelve(block)
+            else:
+                del self.gaps[block.address]
+                block.gap = False
+            block = block.after
+        while first.after is not None:
+            self.join(first, first.after)
+        self.shelve(first)
 
     def drop(self, size: cython.Py_ssize_t) -> Block | None:
         """Give up a segment that is all free; None where there is none.
 
         The smallest of at least ``size`` bytes, or the largest where none has so many.
         """
+        self.absorb()
         start: cython.Py_ssize_t = self.place(size, 0)
         count: cython.Py_ssize_t = len(self.holes)
         index: cython.Py_ssize_t

@@ -84,16 +84,19 @@ class Slab:
 
     def find_slot(self, judge: Judge) -> int:
         """The lowest free slot that ``judge`` accepts, -1 where there is none."""
-        word: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         if cython.compiled:
-            for word in range((self.slots + 63) // 64):
-                bits: cython.ulonglong = self.words[word]
-                while bits:
-                    slot = word * 64 + slip_lowest_bit(bits)
-                    if judge.accepts(self.base + slot * self.size):
-                        return slot
-                    bits &= bits - 1
+            word: cython.Py_ssize_t = 0
+            bits: cython.ulonglong = self.words[0]
+            while word < 64:
+                if bits == 0:
+                    word += 1
+                    bits = self.words[word] if word < 64 else 0
+                    continue
+                slot = word * 64 + slip_lowest_bit(bits)
+                if judge.accepts(self.base + slot * self.size):
+                    return slot
+                bits &= bits - 1
             return -1
         for slot in range(self.slots):
             if self.is_free(slot) and judge.accepts(self.base + slot * self.size):
@@ -157,8 +160,7 @@ class Shelf:
             slab: Slab = self.slabs[index]
             if slab.free:
                 slot: cython.Py_ssize_t = slab.find_slot(judge)
-                # The judge may have let others run, who took the slot.
-                if slot >= 0 and slab.is_free(slot):
+                if slot >= 0:
                     self.taken += 1
                     slab.occupy(slot)
                     return slab.base + slot * self.size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import slipstream as ss
-from slipstream.nn import init
+from slipstream.nn import functional, init
 from slipstream.nn.functional import embedding
 from slipstream.nn.modules.module import Module
 from slipstream.nn.parameter import Parameter
@@ -81,6 +81,53 @@ class Embedding(Module):
         if self.sparse:
             text += ", sparse=True"
         return text
+
+
+class EmbeddingBag(Module):
+    """The sum, mean or max of the rows of each bag of indices; see `functional.embedding_bag`."""
+
+    weight: Parameter
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None,
+                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+                 sparse: bool = False, _weight: ss.Tensor | None = None,
+                 include_last_offset: bool = False, padding_idx: int | None = None,
+                 device: Any = None, dtype: ss.dtype | None = None) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+        self.padding_idx = checked_padding(padding_idx, num_embeddings)
+        if _weight is None:
+            self.weight = Parameter(ss.empty((num_embeddings, embedding_dim), device=device,
+                                             dtype=dtype))
+            self.reset_parameters()
+        else:
+            self.weight = Parameter(_weight)
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew from the standard normal distribution."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with ss.no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(self, input: ss.Tensor, offsets: ss.Tensor | None = None,
+                per_sample_weights: ss.Tensor | None = None) -> ss.Tensor:
+        """Return a row for each bag."""
+        return functional.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+            self.mode, self.sparse, per_sample_weights, self.include_last_offset,
+            self.padding_idx)
+
+    def extra_repr(self) -> str:
+        """What the printed module says of its options."""
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
 
 
 def checked_padding(padding_idx: int | None, rows: int) -> int | None:

@@ -56,7 +56,14 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
     would cost something at every request are not kept, and their keys are not there.
     """
     found = known(device)
-    return {} if found is None else statistics.memory_stats(found)
+    if found is None:
+        return {}
+    stats = statistics.memory_stats(found)
+    for pool in ("all", "large_pool", "small_pool"):
+        # What is reserved and not in use, as PyTorch counts the free parts of segments.
+        free = stats[f"reserved_bytes.{pool}.current"] - stats[f"allocated_bytes.{pool}.current"]
+        stats[f"inactive_split_bytes.{pool}.current"] = free
+    return stats
 
 
 def nested(flat: dict[str, Any]) -> dict[str, Any]:

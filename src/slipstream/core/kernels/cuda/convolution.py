@@ -16,32 +16,32 @@ from slipstream.core.vocab.records import Kernel
 
 # Images of `size` pixels, `count` windows of `cells`; `inner` and `outer` are the channels of a
 # group, of images and of results.
-_WALK = """
-struct slip_walk {
-    %s
+_WALK = f"""
+struct slip_walk {{
+    {SIZES}
     int64_t inner, outer, size[2], size_divider[2], count[2], count_divider[2];
     int64_t cells[2], cells_divider[2], stride[2], stride_divider[2], before[2], dilation[2];
     int64_t images[4], weight[4], results[4], bias;
-};
+}};
 // A number of (channel, row, column) or (image, row, column).
-struct slip_spot { int64_t lead, y, x; };
-SLIP_DEVICE slip_spot slip_split(place_t number, const int64_t* sizes, const int64_t* dividers) {
+struct slip_spot {{ int64_t lead, y, x; }};
+SLIP_DEVICE slip_spot slip_split(place_t number, const int64_t* sizes, const int64_t* dividers) {{
     slip_spot spot;
     spot.x = slip_take(number, sizes[1], dividers[1]);
     spot.y = slip_take(number, sizes[0], dividers[0]);
     spot.lead = number;
     return spot;
-}
+}}
 // Whether a cell of a window lies in its image, and where.
 SLIP_DEVICE bool slip_pixel(const slip_walk& walk, const slip_spot& window, const slip_spot& cell,
-                            int64_t& pixel) {
+                            int64_t& pixel) {{
     const int64_t y = window.y * walk.stride[0] + cell.y * walk.dilation[0] - walk.before[0];
     const int64_t x = window.x * walk.stride[1] + cell.x * walk.dilation[1] - walk.before[1];
     if (y < 0 || x < 0 || y >= walk.size[0] || x >= walk.size[1]) return false;
     pixel = y * walk.images[2] + x * walk.images[3];
     return true;
-}
-""" % SIZES
+}}
+"""
 _WINDOW = "slip_split({0}, walk.count, walk.count_divider)"
 _CELL = "slip_split({0}, walk.cells, walk.cells_divider)"
 _IMAGE_CHANNEL = "(batch * walk.inner + {0})"

@@ -15,13 +15,13 @@ from slipstream.core.kernels.cuda.walks import Ints, divider, merged, place_type
 from slipstream.core.shapes.broadcast import broadcast_strides
 from slipstream.core.vocab.records import Kernel
 
-_WALK = """
-struct slip_walk {
-    %s
+_WALK = f"""
+struct slip_walk {{
+    {SIZES}
     int64_t shape[RANK], divider[RANK], left[RANK], right[RANK], out[RANK], added[RANK];
     int64_t left_row, left_k, right_k, right_column, out_row, out_column, added_row, added_column;
-};
-""" % SIZES
+}};
+"""
 _LOCATE = """
     int64_t left_start = 0, right_start = 0;
     {
@@ -191,6 +191,16 @@ def linear(plan: Any, call: Any) -> Kernel:
 
 def addmm(plan: Any, call: Any) -> Kernel:
     """beta * self + alpha * (mat1 @ mat2); operands: out, self, mat1, mat2."""
+    return _scaled(plan, call, call.spec("mat1"), call.spec("mat2"))
+
+
+def baddbmm(plan: Any, call: Any) -> Kernel:
+    """beta * self + alpha * (batch1 @ batch2); operands: out, self, batch1, batch2."""
+    return _scaled(plan, call, call.spec("batch1"), call.spec("batch2"))
+
+
+def _scaled(plan: Any, call: Any, left: Any, right: Any) -> Kernel:
+    """A product with beta and alpha, which are run-time numbers."""
     compute = plan.out_spec.dtype.compute
     classes = tuple(elements.number_class(call[each]) for each in ("beta", "alpha"))
     beta, beta_value = elements.number("beta", classes[0], compute)
@@ -199,8 +209,7 @@ def addmm(plan: Any, call: Any) -> Kernel:
     equals = "((x).re == {0} && (x).im == 0)" if complex_ else "((x) == {0})"
     head = (f"#define BETA {beta_value}\n#define ALPHA {alpha_value}\n"
             f"#define IS_ONE(x) {equals.format(1)}\n#define IS_ZERO(x) {equals.format(0)}\n")
-    found = geometry(plan.out_spec, call.spec("mat1"), call.spec("mat2"), False,
-                     call.spec("self"))
+    found = geometry(plan.out_spec, left, right, False, call.spec("self"))
     return _kernel(plan, found, {
         "out": "item_t* out, const item_t* added", "store": _STORE_SCALED, "head": head,
         "numbers": f", {beta}, {alpha}"}, classes)

@@ -17,7 +17,7 @@ from slipstream.core.vocab.records import Kernel, Plan
 
 # Blocks below which a long sum is cut, the least steps of a part, and the most parts.
 FEW = 128
-SHORTEST = 256
+SHORTEST = 64
 MOST_PARTS = 64
 
 
@@ -45,8 +45,7 @@ def tile_of(rows: int, columns: int) -> Tile:
     return TALL if columns <= 24 else WHOLE
 
 
-# LEFT(row, k) and RIGHT(k, column) load widened elements that exist; STORE(row, column, sum) stores
-# one.  ALONG_K: consecutive threads load along k, else along rows or columns.
+# ALONG_K: consecutive threads load along k, else along rows or columns.
 _TILES = """
 #define ROWS {tile.rows}
 #define COLUMNS {tile.columns}
@@ -56,6 +55,20 @@ _TILES = """
 #define THREADS 256
 #define ACROSS (COLUMNS / OWN_COLUMNS)
 #define DOWN (ROWS / OWN_ROWS)
+#if LEFT_ALONG_K
+#define LEFT_STEP(i) ((i) % DEPTH)
+#define LEFT_LINE(i) ((i) / DEPTH)
+#else
+#define LEFT_STEP(i) ((i) / ROWS)
+#define LEFT_LINE(i) ((i) % ROWS)
+#endif
+#if RIGHT_ALONG_K
+#define RIGHT_STEP(i) ((i) % DEPTH)
+#define RIGHT_LINE(i) ((i) / DEPTH)
+#else
+#define RIGHT_STEP(i) ((i) / COLUMNS)
+#define RIGHT_LINE(i) ((i) % COLUMNS)
+#endif
 """
 _BODY = """
     __shared__ wide_t lefts[DEPTH][ROWS + 1];
@@ -67,32 +80,40 @@ _BODY = """
     const place_t end = (place_t)slip_least(walk.depth, start + walk.part);
     const wide_t zero = {};
     wide_t sum[OWN_ROWS][OWN_COLUMNS] = {};
-    for (place_t slab = start; slab < end; slab += DEPTH) {
+    // What a thread loads of the next slab, while it computes with this one.
+    wide_t next_left[ROWS * DEPTH / THREADS], next_right[COLUMNS * DEPTH / THREADS];
+    auto fetch = [&](place_t slab) {
 #pragma unroll
-        for (int i = threadIdx.x; i < ROWS * DEPTH; i += THREADS) {
-#if LEFT_ALONG_K
-            const int step = i % DEPTH, line = i / DEPTH;
-#else
-            const int step = i / ROWS, line = i % ROWS;
-#endif
-            const place_t k = slab + step, row = first_row + line;
+        for (int n = 0; n < ROWS * DEPTH / THREADS; n++) {
+            const int i = threadIdx.x + n * THREADS;
+            const place_t k = slab + LEFT_STEP(i), row = first_row + LEFT_LINE(i);
             wide_t value = zero;
             if (k < end && row < rows) { LEFT }
-            lefts[step][line] = value;
+            next_left[n] = value;
         }
 #pragma unroll
-        for (int i = threadIdx.x; i < COLUMNS * DEPTH; i += THREADS) {
-#if RIGHT_ALONG_K
-            const int step = i % DEPTH, line = i / DEPTH;
-#else
-            const int step = i / COLUMNS, line = i % COLUMNS;
-#endif
-            const place_t k = slab + step, column = first_column + line;
+        for (int n = 0; n < COLUMNS * DEPTH / THREADS; n++) {
+            const int i = threadIdx.x + n * THREADS;
+            const place_t k = slab + RIGHT_STEP(i), column = first_column + RIGHT_LINE(i);
             wide_t value = zero;
             if (k < end && column < columns) { RIGHT }
-            rights[step][line] = value;
+            next_right[n] = value;
+        }
+    };
+    fetch(start);
+    for (place_t slab = start; slab < end; slab += DEPTH) {
+#pragma unroll
+        for (int n = 0; n < ROWS * DEPTH / THREADS; n++) {
+            const int i = threadIdx.x + n * THREADS;
+            lefts[LEFT_STEP(i)][LEFT_LINE(i)] = next_left[n];
+        }
+#pragma unroll
+        for (int n = 0; n < COLUMNS * DEPTH / THREADS; n++) {
+            const int i = threadIdx.x + n * THREADS;
+            rights[RIGHT_STEP(i)][RIGHT_LINE(i)] = next_right[n];
         }
         __syncthreads();
+        fetch(slab + DEPTH);
 #pragma unroll
         for (int step = 0; step < DEPTH; step++) {
             wide_t a[OWN_ROWS], b[OWN_COLUMNS];
@@ -194,7 +215,7 @@ class Sizes:
 def parts_of(sizes: Sizes, tile: Tile) -> int:
     """In how many parts the sums are cut."""
     tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
-    if tiles >= FEW or sizes.depth < 2 * SHORTEST:
+    if tiles >= FEW or sizes.depth < 4 * SHORTEST:
         return 1
     return min(blocks(2 * FEW, tiles), sizes.depth // SHORTEST, MOST_PARTS)
 

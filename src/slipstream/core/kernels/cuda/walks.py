@@ -76,27 +76,39 @@ POSITION = """
 _READ = """
 struct slip_index { int64_t step, size, wraps, strides[RANK]; };
 struct slip_walk {
-    int64_t numel, slot, tag, shape[RANK], divider[RANK], target[RANK], source[RANK];
+    int64_t numel, slot, tag, last, whole;
+    int64_t shape[RANK], divider[RANK], target[RANK], source[RANK];
     slip_index indices[COUNT];
 };
 extern "C" __global__ void slip_read(item_t* out, const item_t* source PARAMETERS,
                                      const slip_walk walk) {
 """ + POSITION + """
     place_t left = (place_t)at;
-    int64_t to = 0, from = 0, shift = 0, place[COUNT] = {};
+    int64_t to = 0, from = 0, shift = 0, first = 0, place[COUNT] = {};
     bool good = true;
 #pragma unroll
     for (int d = RANK - 1; d >= 0; d--) {
-        const int64_t c = slip_take(left, walk.shape[d], walk.divider[d]);
+        int64_t c = slip_take(left, walk.shape[d], walk.divider[d]);
+        if (d == RANK - 1) first = c *= EACH;
         to += c * walk.target[d];
         from += c * walk.source[d];
 #pragma unroll
         for (int k = 0; k < COUNT; k++) place[k] += c * walk.indices[k].strides[d];
     }
 LOOKUPS
+#if EACH > 1
+    // Several neighbours at once, in one access where all of them lie so.
+    const int64_t rest = walk.last - first;
+    slip_vector<item_t, EACH> items = {};
+    const bool fits = walk.whole && slip_aligned<item_t>(out, 16)
+                      && slip_aligned<item_t>(source, 16);
+    if (good) items = slip_read<item_t, EACH>(source + (from + shift), rest, fits);
+    slip_write<item_t, EACH>(out + to, items, rest, fits);
+#else
     item_t item = {};
     if (good) item = source[from + shift];
     out[to] = item;
+#endif
 }
 """
 # The first bad index of a lane is reported; the lane then yields 0.
@@ -112,13 +124,22 @@ _LOOKUP = """
     }}"""
 
 
-def read_code(item: str, rank: int, types: list[str], count: int) -> KernelCode:
+def read_code(item: str, rank: int, types: list[str], count: int, each: int) -> KernelCode:
     """The kernel that reads by index tensors of some types; without any it copies."""
     parameters = "".join(f", const {kind}* i{k}" for k, kind in enumerate(types))
     lookups = "".join(_LOOKUP.format(k) for k in range(len(types)))
-    text = _READ.replace("PARAMETERS", parameters).replace("LOOKUPS", lookups)
-    head = f"{place_type(count)}#define RANK {rank}\n#define COUNT {max(len(types), 1)}\n"
+    text = _READ.replace(" PARAMETERS", parameters).replace("LOOKUPS", lookups)
+    head = (f"{place_type(count)}#define RANK {rank}\n#define COUNT {max(len(types), 1)}\n"
+            f"#define EACH {each}\n")
     return KernelCode("slip_read", item + head + text)
+
+
+def together(itemsize: int, shape: Ints, strides: list[Ints]) -> int:
+    """How many neighbours a thread takes: 16 bytes where they lie so in both sides."""
+    target, source, *indices = [walk[-1] for walk in strides]
+    each = 16 // itemsize
+    fits = target == 1 and source == 1 and not any(indices) and shape[-1] >= each
+    return each if fits else 1
 
 
 def read_launch(plan: Any, binding: Any) -> Launch | None:
@@ -129,12 +150,18 @@ def read_launch(plan: Any, binding: Any) -> Launch | None:
     operands += [index.strides for index in binding.indices]
     # Only a copy may visit its elements in another order.
     shape, strides = merged(binding.shape, operands, not binding.indices)
+    each = together(binding.dtype.itemsize, shape, strides)
+    steps = [step for walk in strides[:2] for step in walk[:-1]]
+    steps += [shape[-1], *[index.step for index in binding.indices]]
+    whole = all(step % each == 0 for step in steps)
+    last = shape[-1]
+    shape = (*shape[:-1], blocks(last, each))
     code = read_code(elements.moved(binding.dtype.itemsize), len(shape),
-                     index_types(binding.indices), binding.numel)
-    tail = [prod(shape), plan.backend.error_slot(), code.mark, *shape, *map(divider, shape),
-            *strides[0], *strides[1]]
-    for index, steps in zip(binding.indices, strides[2:], strict=True):
-        tail += [index.step, index.size, int(index.wraps), *steps]
+                     index_types(binding.indices), binding.numel, each)
+    tail = [prod(shape), plan.backend.error_slot(), code.mark, last, int(whole), *shape,
+            *map(divider, shape), *strides[0], *strides[1]]
+    for index, walk in zip(binding.indices, strides[2:], strict=True):
+        tail += [index.step, index.size, int(index.wraps), *walk]
     if not binding.indices:
         tail += [0] * (3 + len(shape))
-    return launch(code, plan.out_spec.device, binding.numel, tail)
+    return launch(code, plan.out_spec.device, prod(shape), tail)

@@ -392,7 +392,8 @@ class Sorting:
         indices = places[2:2 + self.indices]
         backend.record(self.keys, (keys.address, *indices), ())
         self.ordering.run(backend, order.address, ordered.address, keys.address)
-        backend.record(self.apply, (places[0], order.address, ordered.address, *places[2:]), numbers)
+        found = (order.address, ordered.address)
+        backend.record(self.apply, (places[0], *found, *places[2:]), numbers)
 
 
 class Marking:

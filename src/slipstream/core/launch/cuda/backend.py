@@ -126,7 +126,11 @@ class CudaBackend(Backend):
             if plan.binding is not None:
                 self.record_operands(plan.binding, operands, numbers)
         else:
+            queue = self.queue()
             plan.kernel.run(plan, operands, numbers)
+            if queue.shared:
+                # After the last launch: until then the operands are alive.
+                queue.note_uses(operands)
         if self.blocking:
             self.wait()
 
@@ -170,6 +174,7 @@ class CudaBackend(Backend):
         queue.send("not capturable")
         self.enter()
         self.counts.launches += 1
+        queue.sequence += 1
         self.counts.alone("not capturable", [Named(name)])
         call(queue.stream)
 
@@ -192,6 +197,7 @@ class CudaBackend(Backend):
         queue = self.queue()
         queue.send("copy")
         self.enter()
+        queue.sequence += 1
         self.staging.write(address, data, queue.stream)
 
     # -- sending and waiting --

@@ -33,7 +33,8 @@ cdef class Memo:
     cpdef Graph find(self, Window window)
     cpdef object note(self, Window window)
     cpdef Graph _first_or_second(self, Window window)
-    cpdef Graph _patched(self, list known, Graph best, Window window)
+    cpdef Graph _nearest(self, list known, Window window)
+    cpdef Py_ssize_t _differences(self, Graph graph, Window window) except -1
     cpdef Py_ssize_t _patch(self, Graph graph, Window window) except -1
     cpdef object _patch_node(self, Graph graph, Py_ssize_t place, Launch launch, bytes block)
     cpdef Graph _capture(self, Window window)

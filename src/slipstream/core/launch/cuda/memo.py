@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
+
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.words import Words
@@ -24,6 +26,9 @@ MOST_BYTES = 256 << 20
 NODE_BYTES = 4096
 # Graphs of one sequence of kernels: more where their arguments take turns.
 VARIANTS = 4
+# A window is patched as it is where fewer than one in so many nodes changed, or for so many times.
+FEW = 2
+PATIENCE = 2
 
 
 class Window:
@@ -101,19 +106,13 @@ class Memo:
         known = self.graphs.get(window.key)
         if known is None:
             return self._first_or_second(window)
-        best = known[-1]
-        if same_kernels(best.launches, window.launches):
-            if same_arguments(best, window):
-                return best
-            for graph in known:
-                if graph is not best and same_arguments(graph, window):
-                    # The most recently used one is last.
-                    known.remove(graph)
-                    known.append(graph)
-                    return graph
-            return self._patched(known, best, window)
-        # Another sequence with the same hash: it is left alone.
-        return None
+        best: Graph = known[0]
+        if not same_kernels(best.launches, window.launches):
+            # Another sequence with the same hash: it is left alone.
+            return None
+        if same_arguments(best, window):
+            return best
+        return self._nearest(known, window)
 
     def note(self, window: Window) -> None:
         """Count a window as seen though it went out one by one."""
@@ -129,35 +128,67 @@ class Memo:
         self.graphs[window.key] = [graph]
         return graph
 
-    def _patched(self, known: list[Graph], best: Graph, window: Window) -> Graph:
-        graph = best
-        if best.patches > 2 and len(known) < VARIANTS:
-            # The arguments take turns, or never come again: another graph costs less than
-            # patching for ever where they take turns, and is bounded where they do not.
-            graph = self._capture(window)
-            known.append(graph)
-            return graph
-        if best.patches > 2:
-            graph = known.pop(0)
-            known.append(graph)
-        changed = self._patch(graph, window)
-        graph.patches = graph.patches + 1 if changed * 4 > len(window.launches) else 0
-        return graph
+    def _nearest(self, known: list[Graph], window: Window) -> Graph:
+        """The graph with the fewest nodes to patch, patched.
+
+        Where most arguments take turns, as addresses do when a loop keeps its last result, one
+        more graph costs less than patching for ever; their number is bounded.
+        """
+        graph: Graph
+        best: Graph = known[0]
+        fewest: cython.Py_ssize_t = len(window.launches) + 1
+        different: cython.Py_ssize_t
+        for graph in known:
+            different = self._differences(graph, window)
+            if different < fewest:
+                best, fewest = graph, different
+        if fewest * FEW > len(window.launches):
+            best.patches += 1
+            if best.patches > PATIENCE and len(known) < VARIANTS:
+                graph = self._capture(window)
+                known.append(graph)
+                return graph
+        else:
+            best.patches = 0
+        self._patch(best, window)
+        return best
+
+    def _differences(self, graph: Graph, window: Window) -> int:
+        """How many nodes of a graph have other arguments than the window's."""
+        start: cython.Py_ssize_t = 0
+        found: cython.Py_ssize_t = 0
+        place: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        words: Words = window.words
+        held: Words = graph.words
+        for place in range(len(window.launches)):
+            count = window.ends[place] - start
+            if window.launches[place] is not graph.launches[place] or not words.same(
+                    start, held, start, count):
+                found += 1
+            start += count
+        return found
 
     def _patch(self, graph: Graph, window: Window) -> int:
         """Give the nodes the window's arguments; how many were changed."""
-        start = changed = 0
-        for place, launch in enumerate(window.launches):
-            end = window.ends[place]
-            count = end - start
-            if launch is not graph.launches[place] or not window.words.same(
-                    start, graph.words, start, count):
-                self._patch_node(graph, place, launch,
-                                 launch.parameters(window.words, start, count))
-                graph.words.put(start, window.words, start, count)
+        start: cython.Py_ssize_t = 0
+        changed: cython.Py_ssize_t = 0
+        place: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        launch: Launch
+        before: Launch
+        words: Words = window.words
+        held: Words = graph.words
+        for place in range(len(window.launches)):
+            launch = window.launches[place]
+            before = graph.launches[place]
+            count = window.ends[place] - start
+            if launch is not before or not words.same(start, held, start, count):
+                self._patch_node(graph, place, launch, launch.parameters(words, start, count))
+                held.put(start, words, start, count)
                 graph.launches[place] = launch
                 changed += 1
-            start = end
+            start += count
         self.counts.patched += changed
         return changed
 
@@ -167,23 +198,23 @@ class Memo:
 
     def _capture(self, window: Window) -> Graph:
         """Make a graph of a window: a chain of nodes."""
+        start: cython.Py_ssize_t = 0
+        place: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        launch: Launch
         self._make_room(len(window.launches) * NODE_BYTES)
         graph = Graph(window)
-        driver = self.driver
-        whole = driver.create_graph()
-        try:
-            start = 0
-            after: tuple[int, ...] = ()
-            for place, launch in enumerate(window.launches):
-                end = window.ends[place]
-                block = launch.parameters(window.words, start, end - start)
-                after = (self._add(whole, after, launch, block),)
-                graph.nodes.append(after[0])
-                start = end
-            graph.executable = driver.instantiate(whole)
-        finally:
-            # Nodes stay valid as names of the executable's own.
-            graph.children.append(whole)
+        whole = self.driver.create_graph()
+        graph.children.append(whole)
+        after: tuple = ()
+        for place in range(len(window.launches)):
+            launch = window.launches[place]
+            count = window.ends[place] - start
+            after = (self._add(whole, after, launch,
+                               launch.parameters(window.words, start, count)),)
+            graph.nodes.append(after[0])
+            start += count
+        graph.executable = self.driver.instantiate(whole)
         self.counts.captured += 1
         self.count += 1
         self.nbytes += graph.nbytes

@@ -124,7 +124,7 @@ class Queue:
         """Tell the allocator which blocks this stream uses, where there are several streams."""
         memory = self.owner.memory
         for tensor in operands:
-            if tensor.storage.owner >= 0:
+            if tensor.storage.owner == self.owner.owner:
                 memory.used(tensor.storage.address, self.number, self.sequence + 1)
 
     def finish(self, launch: Launch, numbers: tuple[Any, ...]) -> None:
@@ -145,10 +145,14 @@ class Queue:
         if self.simulated:
             window.moments.append(self.driver.moment)
         mark: cython.ulonglong = launch.mark
+        key: cython.ulonglong = window.key
+        prime: cython.ulonglong = 1099511628211
         if cython.compiled:
-            window.key = window.key * 1099511628211 + mark
+            # In C it wraps by itself.
+            key = key * prime + mark
         else:
-            window.key = (window.key * 1099511628211 + mark) & MASK
+            key = (key * prime + mark) & MASK
+        window.key = key
         self.sequence += 1
         if not cython.compiled:
             self.recording = False

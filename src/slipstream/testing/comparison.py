@@ -1,4 +1,4 @@
-"""Checks for tests: `assert_close`, and tensors of random numbers."""
+"""Comparing tensors in tests."""
 
 from __future__ import annotations
 
@@ -185,5 +185,3 @@ def make_tensor(*shape: Any, dtype: Any, device: Any = "cpu", low: Any = None, h
     made = made[..., ::2] if noncontiguous and sizes else made
     return made.detach().requires_grad_(requires_grad)
 
-
-__all__ = ["assert_close", "make_tensor"]

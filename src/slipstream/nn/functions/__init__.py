@@ -1,0 +1,1 @@
+"""Functions of nn.functional that are made of ops, by family."""

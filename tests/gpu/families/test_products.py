@@ -1,0 +1,124 @@
+"""Matrix products by our own kernels: tiles, parts, strides, batches, dtypes, scaled sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from catalogue import host
+
+import slipstream as ss
+from gpu.families.sides import COMPLEX, FLOATS, INTEGERS, check, numbers, shifted, tensor
+
+ULPS = 64.0
+# Rows, steps, columns: every tile, edges of tiles and slabs, and sums that are cut in parts.
+SIZES = ((1, 1, 1), (16, 16, 16), (17, 33, 19), (3, 40, 70), (70, 40, 3), (65, 17, 66),
+         (64, 64, 64), (130, 5, 129), (5, 1100, 6), (1, 3000, 1), (30, 700, 40), (2, 600, 100))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sizes(size: tuple[int, int, int]) -> None:
+    m, k, n = size
+    a, b = numbers(1, (m, k)), numbers(2, (k, n))
+    check(lambda device: tensor(a, device) @ tensor(b, device), ULPS)
+
+
+@pytest.mark.parametrize("size", [(20, 24, 28), (9, 1030, 7)])
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, *COMPLEX])
+def test_dtypes(dtype: Any, size: tuple[int, int, int]) -> None:
+    m, k, n = size
+    a, b = numbers(3, (m, k), dtype), numbers(4, (k, n), dtype)
+    check(lambda device: tensor(a, device) @ tensor(b, device), ULPS)
+
+
+def test_transposed_and_stepped_operands_without_copies() -> None:
+    a, b = numbers(5, (40, 30)), numbers(6, (30, 50))
+
+    def call(device: str) -> Any:
+        x, y = tensor(a, device), tensor(b, device)
+        turned = tensor(np.ascontiguousarray(a.T), device).t()
+        out = ss.zeros(50, 40, device=device).t()
+        ss.matmul(turned, y, out=out)
+        return (x @ y, turned @ tensor(np.ascontiguousarray(b.T), device).t(), out,
+                x[::2, ::3] @ y[::3, 1::2], x.flip(0)[:, :7] @ y[-7:], shifted(a, device) @ y)
+
+    check(call, ULPS)
+
+
+BATCHES = (((3,), (3,)), ((3,), ()), ((), (3,)), ((2, 1), (1, 4)), ((2, 3), (3,)), ((0,), (0,)))
+
+
+@pytest.mark.parametrize("batches", BATCHES)
+def test_batches(batches: Any) -> None:
+    a, b = numbers(7, (*batches[0], 5, 6)), numbers(8, (*batches[1], 6, 7))
+
+    def call(device: str) -> Any:
+        x, y = tensor(a, device), tensor(b, device)
+        turned = x.transpose(0, -1).contiguous().transpose(0, -1)
+        return x @ y, turned @ y
+
+    check(call, ULPS)
+
+
+def test_vectors() -> None:
+    a, b, m = numbers(9, 33), numbers(10, 33), numbers(11, (2, 33, 20))
+
+    def call(device: str) -> Any:
+        x, y, z = tensor(a, device), tensor(b, device), tensor(m, device)
+        return x @ y, x @ z[0], z[0].t() @ y, x @ z, z.transpose(1, 2) @ y
+
+    check(call, ULPS)
+
+
+@pytest.mark.parametrize("dtype", [ss.int32, ss.float16, ss.float32, ss.float64, ss.complex64])
+@pytest.mark.parametrize("depth", [8, 1100])
+def test_scaled_sums(dtype: Any, depth: int) -> None:
+    a, b = numbers(12, (6, depth), dtype), numbers(13, (depth, 5), dtype)
+    c = numbers(14, 5, dtype)
+    pairs: list[Any] = [(1, 1), (0, 1), (2, 3), (-1, 0)]
+    if dtype is not ss.int32:
+        pairs += [(0.5, 1.5), (True, 2.0)]
+    if dtype is ss.complex64:
+        pairs += [(1j, 0.5 - 2j)]
+
+    def call(device: str) -> Any:
+        x, y, z = tensor(a, device), tensor(b, device), tensor(c, device)
+        return [ss.addmm(z, x, y, beta=beta, alpha=alpha) for beta, alpha in pairs]
+
+    check(call, 2 * ULPS)
+
+
+def test_what_is_added_is_not_read_where_beta_is_zero() -> None:
+    nans = ss.full((3, 2), float("nan"), device="cuda")
+    ones = ss.ones(3, 4, device="cuda")
+    found = ss.addmm(nans, ones, ss.ones(4, 2, device="cuda"), beta=0)
+    np.testing.assert_array_equal(host(found), np.full((3, 2), 4.0))
+
+
+@pytest.mark.parametrize("lead", [(), (7,), (2, 3)])
+@pytest.mark.parametrize("depth", [12, 1200])
+def test_linear_and_its_gradients(lead: tuple[int, ...], depth: int) -> None:
+    x, w, b = numbers(15, (*lead, depth)), numbers(16, (5, depth)), numbers(17, 5)
+    g = numbers(18, (*lead, 5))
+
+    def call(device: str) -> Any:
+        leaves = [tensor(each, device).requires_grad_(True) for each in (x, w, b)]
+        out = ss.nn.functional.linear(*leaves)
+        out.backward(tensor(g, device))
+        return out, *[leaf.grad for leaf in leaves], ss.nn.functional.linear(*leaves[:2])
+
+    check(call, ULPS)
+
+
+def test_baddbmm() -> None:
+    a, b, c = numbers(19, (3, 4, 5)), numbers(20, (3, 5, 6)), numbers(21, (3, 1, 6))
+    check(lambda device: ss.baddbmm(tensor(c, device), tensor(a, device), tensor(b, device),
+                                    beta=0.5, alpha=2), ULPS)
+
+
+def test_sums_do_not_depend_on_where_operands_lie() -> None:
+    a, b = numbers(22, (20, 900)), numbers(23, (900, 20))
+    plain = tensor(a, "cuda") @ tensor(b, "cuda")
+    moved = shifted(a, "cuda") @ shifted(b, "cuda")
+    np.testing.assert_array_equal(host(plain), host(moved))

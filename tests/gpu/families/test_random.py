@@ -1,0 +1,121 @@
+"""Random numbers: the device's are the CPU's, bit for bit, from the same seed and counter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slipstream as ss
+from gpu.families.sides import COMPLEX, FLOATS, INTEGERS, check, numbers, tensor
+
+SEED = 81985529216486895
+
+
+def drawn(call: Callable[[str, Any], Any]) -> None:
+    """Compare ``call(device, generator)``, and where the generators stand afterwards."""
+    offsets = []
+
+    def run(device: str) -> Any:
+        generator = ss.Generator(device=device)
+        generator.manual_seed(SEED)
+        generator.set_offset((1 << 33) - 3)
+        found = call(device, generator)
+        offsets.append(generator.get_offset())
+        return found
+
+    check(run)
+    assert offsets[0] == offsets[1]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *COMPLEX])
+@pytest.mark.parametrize("shape", [(), (5,), (9, 31), (0, 2)])
+def test_real_numbers(dtype: Any, shape: tuple[int, ...]) -> None:
+    def call(device: str, generator: Any) -> Any:
+        def empty() -> Any:
+            return ss.empty(shape, dtype=dtype, device=device)
+
+        found = [empty().uniform_(generator=generator),
+                 empty().uniform_(-2.5, 3.25, generator=generator),
+                 empty().normal_(generator=generator),
+                 empty().normal_(-1.0, 0.3, generator=generator)]
+        if dtype in FLOATS:
+            found.append(empty().exponential_(1.5, generator=generator))
+        return found
+
+    drawn(call)
+
+
+@pytest.mark.parametrize("dtype", [ss.bool, *INTEGERS, *FLOATS])
+def test_integers_and_coins(dtype: Any) -> None:
+    def call(device: str, generator: Any) -> Any:
+        def empty() -> Any:
+            return ss.empty(37, dtype=dtype, device=device)
+
+        high = 2 if dtype is ss.bool else 100
+        return [empty().random_(generator=generator), empty().random_(0, high, generator=generator),
+                empty().bernoulli_(0.3, generator=generator),
+                empty().bernoulli_(1.0, generator=generator)]
+
+    drawn(call)
+
+
+def test_ranges_of_integers() -> None:
+    def call(device: str, generator: Any) -> Any:
+        return [ss.randint(-5, 9, (11,), device=device, generator=generator),
+                ss.randint(-(1 << 62), 1 << 62, (11,), device=device, generator=generator)]
+
+    drawn(call)
+
+
+def test_results_with_strides() -> None:
+    def call(device: str, generator: Any) -> Any:
+        found = [ss.zeros(6, 5, dtype=dtype, device=device).t()[:, ::2]
+                 for dtype in (ss.float32, ss.float64, ss.complex64)]
+        for each in found:
+            each.normal_(generator=generator)
+            each[1:].uniform_(generator=generator)
+        return [each.contiguous() for each in found]
+
+    drawn(call)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 100, 5000])
+def test_permutations(count: int) -> None:
+    drawn(lambda device, generator: ss.randperm(count, device=device, generator=generator))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_weights_and_chances(dtype: Any) -> None:
+    rows = np.abs(numbers(1, (6, 9), dtype)) / dtype.numpy.type(4)
+
+    def call(device: str, generator: Any) -> Any:
+        weights = tensor(rows, device)
+        turned = tensor(rows.T.copy(), device).t()
+        return [ss.multinomial(weights, 4, generator=generator),
+                ss.multinomial(turned, 40, True, generator=generator),
+                ss.multinomial(weights[2], 9, generator=generator),
+                ss.bernoulli(turned, generator=generator),
+                ss.empty(3, 6, 9, device=device).bernoulli_(weights, generator=generator)]
+
+    drawn(call)
+
+
+def test_new_tensors_and_dropout() -> None:
+    def call(device: str, generator: Any) -> Any:
+        del generator
+        ss.manual_seed(5)
+        x = ss.ones(1000, device=device)
+        return [ss.rand(13, device=device), ss.randn(13, device=device), ss.rand_like(x),
+                ss.nn.functional.dropout(x, 0.3)]
+
+    drawn(call)
+
+
+@pytest.mark.parametrize("dtype", [ss.int32, ss.int64, ss.float16, ss.bfloat16, ss.float32,
+                                   ss.float64])
+def test_numbers_at_equal_distances(dtype: Any) -> None:
+    steps = [(300,), (7, -20, -3)] + ([(0.5, 9.0, 0.125)] if dtype in FLOATS else [])
+    check(lambda device: [ss.arange(*each, dtype=dtype, device=device) for each in steps])
