@@ -16,6 +16,7 @@ from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.dispatch.kernels import kernel_builder
 from slipstream.core.dispatch.op import Op
 from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.dispatch.sized import SizedOp
 from slipstream.core.dispatch.viewing import view_builder
 
 
@@ -40,7 +41,8 @@ _BUILDERS: dict[str, Any] = {
 
 def define(entry: Entry, **kernels: Candidate | tuple[Candidate, ...]) -> Op:
     """Make the op of an entry; ``kernels`` are its candidates by device type, best first."""
-    op = Op(entry, _BUILDERS.get(entry.kind, kernel_builder))
+    kind = Op if entry.memory is None else SizedOp
+    op = kind(entry, _BUILDERS.get(entry.kind, kernel_builder))
     if op.name in table:
         raise ValueError(f"op {op.name} is defined twice")
     for device, candidates in kernels.items():

@@ -140,6 +140,8 @@ class OpCore(OpBase):
         return out
 
     def _operands(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
+        if not plan.operands:
+            return outs
         operands: list = list(outs)
         for position in plan.operands:
             value = values[position]
