@@ -171,7 +171,7 @@ class OpCore(OpBase):
 
     def _record(self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]) -> None:
         if modes.listeners is None:
-            tape.record(plan.rule, values, outs, state)
+            tape.record_plan(plan, values, outs, state)
         else:
             traced_record(plan.rule, values, outs, state)
 

@@ -147,7 +147,7 @@ class Op(OpCore):
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         door.submit(plan, (out, a), ())
         if flags and plan.rule is not None:
-            tape.record(plan.rule, (a, *self.tails[1]), (out,), state)
+            tape.record_short(plan, (a,), self.tails[1], out, state)
         return out
 
     def _first_call1(self, key: tuple[Any, ...], state: ModeState, a: Any) -> Any:
@@ -199,7 +199,7 @@ class Op(OpCore):
         else:
             door.submit(plan, (out, b), (a,))
         if flags and plan.rule is not None:
-            tape.record(plan.rule, (a, b, *self.tails[2]), (out,), state)
+            tape.record_short(plan, (a, b), self.tails[2], out, state)
         return out
 
     def _first_call2(self, key: tuple[Any, ...], state: ModeState, a: Any, b: Any) -> Any:
