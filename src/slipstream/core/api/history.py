@@ -48,9 +48,7 @@ def set_requires_grad(self: Any, wanted: bool) -> None:
         raise RuntimeError("only Tensors of floating point dtype can require gradients: "
                            f"{self.spec!r}")
     if wanted or self.record is not None:
-        record = record_of(self)
-        record.requires_grad = bool(wanted)
-        record.spec = self.spec
+        record_of(self).requires_grad = bool(wanted)
 
 
 def grad_of(self: Any) -> Any:

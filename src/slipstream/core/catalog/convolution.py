@@ -16,7 +16,7 @@ from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
 from slipstream.core.dispatch.registry import Candidate
-from slipstream.core.kernels.cpu import convolution
+from slipstream.core.kernels.cpu import convolution, small_convolutions
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.windows import Windows, convolution_windows
@@ -44,6 +44,18 @@ def candidate(name: str, function: Any, image: Any, kernel: Any) -> Candidate:
         return shared
 
     return Candidate(name, make)
+
+
+def _small_refusal(call: Any) -> str:
+    x, w = call.spec("self"), call.spec("weight")
+    return small_convolutions.refusal(x, w, windows_of(call, x.shape, w.shape))
+
+
+def _small(plan: Any, call: Any) -> small_convolutions.SmallConvolution:
+    x, w, bias = call.spec("self"), call.spec("weight"), call["bias"]
+    return small_convolutions.SmallConvolution(
+        plan.out_spec, x, w, None if bias is None else bias.spec,
+        windows_of(call, x.shape, w.shape), call["groups"])
 
 
 def check_operands(call: Any) -> None:
@@ -174,9 +186,11 @@ define(Entry(
     doc="Cross-correlation of images [N, C, H, W] or [C, H, W] with weight [O, C / groups, kH, "
         "kW]; stride and dilation are ints or pairs; padding too, or 'same' or 'valid'. "
         "RuntimeError where channels, groups, bias or sizes do not fit.",
-), cpu=candidate("columns and matrix product", convolution.forward,
-                 lambda call: call.spec("self").shape, lambda call: call.spec("weight").shape),
-   cuda="convolution.forward")
+), cpu=(
+    Candidate("small convolution", _small, _small_refusal),
+    candidate("columns and matrix product", convolution.forward,
+              lambda call: call.spec("self").shape, lambda call: call.spec("weight").shape),
+), cuda="convolution.forward")
 
 define(Entry(
     f"conv2d_input_grad(Tensor grad, Tensor weight, any size, {WINDOW})", LIBRARY,

@@ -102,7 +102,8 @@ def creation(signature: str, function: Any, doc: str, **facts: Any) -> None:
 _sizes = samples.plain_arguments(((2, 3),), ((),), ((0, 2),))
 UNSET = {"samples": "its elements are not set"}
 creation(f"empty(int... size, *, {TAIL}, any memory_format=None)", _empty,
-         "A tensor whose elements are not set.", exceptions=UNSET)
+         "A tensor whose elements are not set.", exceptions=UNSET,
+         memory=lambda size: (ops.empty_memory, (size, defaults.dtype, None, None, None)))
 creation(f"empty_strided(int[] size, int[] stride, *, {TAIL})",
          lambda size, stride, dtype, layout, device, requires_grad, pin_memory: _grad(
              ops.empty_strided_memory.call((tuple(size), tuple(stride), dtype, None, device), None),
@@ -111,10 +112,12 @@ creation(f"empty_strided(int[] size, int[] stride, *, {TAIL})",
 creation(f"zeros(int... size, *, {TAIL})",
          lambda size, dtype, layout, device, requires_grad, pin_memory: filled(
              size, 0, dtype, device, requires_grad), "Zeros.",
+         memory=lambda size: (ops.full_memory, (size, 0, defaults.dtype, None)),
          samples=_sizes, reference=np.zeros)
 creation(f"ones(int... size, *, {TAIL})",
          lambda size, dtype, layout, device, requires_grad, pin_memory: filled(
              size, 1, dtype, device, requires_grad), "Ones.",
+         memory=lambda size: (ops.full_memory, (size, 1, defaults.dtype, None)),
          samples=_sizes, reference=np.ones)
 creation(f"full(int[] size, any fill_value, *, {TAIL})", _full,
          "One value everywhere; its dtype is the value's unless given.",

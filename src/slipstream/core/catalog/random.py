@@ -246,8 +246,8 @@ def _memory_check(call: Any) -> None:
                                               f"'{call['dtype'].name}'", "use a float dtype")
 
 
-def _filler(name: str, numbers: tuple[Any, ...]) -> Any:
-    """The function that makes a tensor and the op of one launch that it calls."""
+def _filler(name: str, numbers: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The function that makes a tensor, and the call of one launch that sizes come down to."""
     drawn = define(Entry(
         f"{name}_memory(int[] size, dtype dtype, device? device=None, Generator? generator=None)",
         RANDOM, shape=lambda call: [(call["dtype"], ints(call["size"]))], method=False, path="",
@@ -261,7 +261,10 @@ def _filler(name: str, numbers: tuple[Any, ...]) -> Any:
         made = drawn.call((size, dtype or promotion.defaults.dtype, device, generator), None)
         return made.requires_grad_(True) if requires_grad else made
 
-    return make
+    def memory(size: Any) -> Any:
+        return drawn, (size, promotion.defaults.dtype, None, None)
+
+    return make, memory
 
 
 def _filler_like(name: str) -> Any:
@@ -279,17 +282,17 @@ def _made_like(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
                                          "memory_format": memory_format})
 
 
-def creation(signature: str, function: Any, doc: str) -> None:
+def creation(signature: str, function: Any, doc: str, **facts: Any) -> None:
     """An entry of a function that makes random tensors."""
     define(Entry(signature, COMPOUND, function=function, path=signature.partition("(")[0],
-                 method=False, deterministic=False, doc=doc))
+                 method=False, deterministic=False, doc=doc, **facts))
 
 
 GENERATOR = "Generator? generator=None"
-creation(f"rand(int... size, *, {GENERATOR}, {TAIL})", _filler("uniform", (0.0, 1.0)),
-         "Numbers uniform in [0, 1).")
-creation(f"randn(int... size, *, {GENERATOR}, {TAIL})", _filler("normal", (0.0, 1.0)),
-         "Normal numbers of mean 0 and variance 1.")
+for _name, _law, _doc in (("rand", "uniform", "Numbers uniform in [0, 1)."),
+                          ("randn", "normal", "Normal numbers of mean 0 and variance 1.")):
+    _make, _memory = _filler(_law, (0.0, 1.0))
+    creation(f"{_name}(int... size, *, {GENERATOR}, {TAIL})", _make, _doc, memory=_memory)
 creation(f"rand_like(Tensor self, *, {GENERATOR}, {TAIL}, any memory_format=None)",
          _filler_like("uniform"), "Numbers uniform in [0, 1), laid out as self.")
 creation(f"randn_like(Tensor self, *, {GENERATOR}, {TAIL}, any memory_format=None)",

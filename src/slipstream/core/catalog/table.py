@@ -15,6 +15,7 @@ from slipstream.core.dispatch.entry import (
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.dispatch.kernels import kernel_builder
 from slipstream.core.dispatch.op import Op
+from slipstream.core.dispatch.sized import SizedOp
 from slipstream.core.dispatch.viewing import view_builder
 
 
@@ -42,7 +43,8 @@ def define(entry: Entry, **kernels: Any) -> Op:
 
     A candidate is a `Candidate`, or the name of one as ``registry.candidates_of`` describes.
     """
-    op = Op(entry, _BUILDERS.get(entry.kind, kernel_builder))
+    kind = Op if entry.memory is None else SizedOp
+    op = kind(entry, _BUILDERS.get(entry.kind, kernel_builder))
     if op.name in table:
         raise ValueError(f"op {op.name} is defined twice")
     for device, candidates in kernels.items():

@@ -140,6 +140,8 @@ class OpCore(OpBase):
         return out
 
     def _operands(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
+        if not plan.operands:
+            return outs
         operands: list = list(outs)
         for position in plan.operands:
             value = values[position]
@@ -169,7 +171,7 @@ class OpCore(OpBase):
 
     def _record(self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]) -> None:
         if modes.listeners is None:
-            tape.record(plan.rule, values, outs, state)
+            tape.record_plan(plan, values, outs, state)
         else:
             traced_record(plan.rule, values, outs, state)
 

@@ -41,6 +41,8 @@ class Entry:
     shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without
         tensor operands, (call) -> the shape of the domain.
     function: for compound ops, the Python function.
+    memory: for compound ops that make tensors, (size) -> (op, arguments): the call that one with
+        nothing but sizes comes down to; only the plan may depend on the size.
     check: (call) -> None; raises for operands that the op refuses by dtype, rank or static
         argument; for formulas asked once a recipe, and ``check_sizes`` once a plan.
     path: where users find the function, such as ``nn.functional.relu``; "" for methods only.
@@ -62,6 +64,7 @@ class Entry:
     otherwise: Function | None = None
     shape: Function | None = None
     function: Function | None = None
+    memory: Function | None = None
     check: Function | None = None
     check_sizes: Function | None = None
     path: str | None = None

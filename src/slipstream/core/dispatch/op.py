@@ -147,7 +147,7 @@ class Op(OpCore):
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         door.submit(plan, (out, a), ())
         if flags and plan.rule is not None:
-            tape.record(plan.rule, (a, *self.tails[1]), (out,), state)
+            tape.record_short(plan, (a,), self.tails[1], out, state)
         return out
 
     def _first_call1(self, key: tuple[Any, ...], state: ModeState, a: Any) -> Any:
@@ -199,7 +199,7 @@ class Op(OpCore):
         else:
             door.submit(plan, (out, b), (a,))
         if flags and plan.rule is not None:
-            tape.record(plan.rule, (a, b, *self.tails[2]), (out,), state)
+            tape.record_short(plan, (a, b), self.tails[2], out, state)
         return out
 
     def _first_call2(self, key: tuple[Any, ...], state: ModeState, a: Any, b: Any) -> Any:
@@ -315,6 +315,9 @@ class Op(OpCore):
                 parts[i] = value
             elif type(value) is tuple and self.kinds[i] == STATIC:
                 parts[i] = value
+            elif self.kinds[i] == TENSORS and type(value) in (list, tuple):
+                parts[i], wants = self._specs(value, state.grad_enabled)
+                flags |= wants << i
             else:
                 return None
         return (n, parts[0], parts[1], parts[2], parts[3], flags)
@@ -336,7 +339,7 @@ class Op(OpCore):
             elif value is None:
                 continue
             elif self.kinds[i] == TENSORS:
-                key[i], wants = _list_key(value, state.grad_enabled)
+                key[i], wants = self._specs(value, state.grad_enabled)
                 flags |= wants << i
             else:
                 key[i] = self._part(i, value)
@@ -355,22 +358,23 @@ class Op(OpCore):
             return DEFAULT if value is self.defaults[place] else type(value)
         return (type(value), value) if kind == STATIC_NUMBER else type(value)
 
+    def _specs(self, tensors: Any, grad_enabled: bool) -> tuple[tuple[Any, ...], bool]:
+        """What the key holds of a list of tensors, and whether any of them wants a gradient."""
+        specs: list = []
+        wants = False
+        for each in tensors:
+            if isinstance(each, TensorBase):
+                tensor: TensorBase = each
+                specs.append(tensor.spec)
+                if ((tensor.record is not None or tensor.base is not None)
+                        and grad_enabled and tape.requires_grad(tensor)):
+                    wants = True
+            else:
+                specs.append(None if each is None else type(each))
+        return tuple(specs), wants
+
 
 DEFAULT = "default"
-
-
-def _list_key(tensors: Any, grad_enabled: bool) -> tuple[tuple[Any, ...], bool]:
-    specs: list = []
-    wants = False
-    for each in tensors:
-        if isinstance(each, TensorBase):
-            tensor: TensorBase = each
-            specs.append(tensor.spec)
-            if grad_enabled and tape.requires_grad(tensor):
-                wants = True
-        else:
-            specs.append(None if each is None else type(each))
-    return tuple(specs), wants
 
 
 def _target_key(target: Any) -> Any:

@@ -51,6 +51,7 @@ class ViewBuilder:
                 plan.steps, move = move, 0
                 plan.numbers = (op.kinds.index(OFFSET),)
             plan.out_spec = specs.intern(spec.device, spec.dtype, tuple(shape), tuple(strides))
+            plan.out_specs = (plan.out_spec,)
             plan.outputs = 1
             plan.offset = move
         if flags:

@@ -14,7 +14,7 @@ from slipstream.core.engine.views import operations
 from slipstream.core.launch.door import door
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import decode_site, modes
-from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
+from slipstream.core.vocab.records import Node, Spec, Storage, TensorBase
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
          "after they have already been freed). Saved intermediate values of the graph are freed "
@@ -64,10 +64,9 @@ class Walk:
         while stack:
             node = stack.pop()
             self.expected.setdefault(node, 0)
-            for edge in node.edges:
-                if edge is None:
+            for target in node.edges:
+                if target is None:
                     continue
-                target = edge[0]
                 self.expected[target] = self.expected.get(target, 0) + 1
                 if target not in seen:
                     seen.add(target)
@@ -79,7 +78,7 @@ class Walk:
         needed = set()
         # Edges lead to lower sequence numbers, accumulators apart, so one sorted pass decides.
         for node in sorted(self.expected, key=lambda each: each.sequence):
-            if any(edge is not None and edge[0] in reaching for edge in node.edges):
+            if any(edge is not None and edge in reaching for edge in node.edges):
                 reaching.add(node)
                 needed.add(node)
         needed.update(node for node in targets if node.rule is accumulate_rule)
@@ -101,9 +100,8 @@ class Walk:
             self.release(node, [])
             return
         leaf = node.rule is accumulate_rule
-        table = node.extra.hooks if leaf else node.hooks
-        if table:
-            grads = call_tensor_hooks(table, grads)
+        if node.hooks:
+            grads = call_tensor_hooks(node.hooks, grads)
         for place in range(len(grads) if self.wanted else 0):
             if (node, place) in self.wanted:
                 self.wanted[node, place] = grads[place]
@@ -141,12 +139,12 @@ class Walk:
 
     def release(self, node: Node, results: list[Any]) -> None:
         """Hand results on along the edges; nodes that now have everything become ready."""
-        for place, edge in enumerate(node.edges):
-            if edge is None:
+        places = node.places
+        for place, target in enumerate(node.edges):
+            if target is None:
                 continue
-            target, output = edge
             if place < len(results) and results[place] is not None:
-                self.give(target, output, results[place])
+                self.give(target, 0 if places is None else places[place], results[place])
             self.expected[target] -= 1
             if self.expected[target] == 0:
                 self.push(target)
@@ -191,7 +189,7 @@ def _reduces_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 def accumulate_leaf(node: Node, grads: list[Any], create_graph: bool) -> None:
     """Add a gradient, the only one of the list, to a leaf's ``grad``."""
-    record: GradRecord = node.extra
+    record: Any = node
     if record.grad is not None:
         if create_graph:
             record.grad = operations.accumulate(record.grad, grads[0])

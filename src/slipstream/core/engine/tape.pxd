@@ -19,6 +19,9 @@ cdef class SavedTensor:
     cpdef hand_over(self, object pack)
     cpdef TensorBase unpack(self, Node node, GradRecord record)
 
+cdef class AccumulateGrad(Rule):
+    pass
+
 cdef class Tape:
     cdef public Py_ssize_t sequence
     cdef public object refresh
@@ -26,7 +29,22 @@ cdef class Tape:
     cdef public type tensor_class
     cpdef tuple edge_of(self, TensorBase tensor)
     cpdef bint requires_grad(self, TensorBase tensor)
+    cdef Node _target(self, TensorBase tensor)
     cpdef Node record(self, Rule rule, object values, tuple outs, ModeState state)
+    cpdef Node record_plan(self, Plan plan, object values, tuple outs, ModeState state)
+    cpdef Node record_short(self, Plan plan, tuple operands, tuple tail, TensorBase out,
+                            ModeState state)
+    cdef Node _begin(self, Rule rule, ModeState state)
+    cdef object _keep(self, Node node, Rule rule, object values)
+    cdef object _lead(self, Node node, list tensors)
+    cdef object _belong(self, TensorBase out, Node node, int place)
+    cdef object _save_output(self, Node node, TensorBase out)
+    cdef SavedTensor _saved(self, TensorBase tensor, bint is_output)
     cpdef Node make_node(self, Rule rule, object values, ModeState state)
     cdef object _save(self, object value)
     cpdef void attach(self, Node node, tuple outs)
+
+cdef list _differentiated(Rule rule, object values)
+cdef tuple _specs_of(list tensors)
+cdef int _number(TensorBase tensor)
+cdef object _kept(object value, bint spec)

@@ -1,13 +1,12 @@
 """The tape: how a call leaves a node behind.
 
-Edges point to nodes; a leaf is reached through its accumulator.  A node saves a tensor only if a
+Edges point to nodes; a leaf is reached through its record.  A node saves a tensor only if a
 gradient formula names it.  An output that its own node saves is stored bare, without its record,
 and gets its history back when unpacked: no reference cycle, so memory comes back at once.
 """
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import cython
@@ -158,98 +157,195 @@ class Tape:
         return record is not None and record.requires_grad
 
     def edge_of(self, tensor: TensorBase) -> tuple[Node, int] | None:
-        """The edge that leads to the tensor's node, or to its accumulator if it is a leaf."""
+        """The node that the tensor's edge leads to, and which of its outputs the tensor is."""
+        node = self._target(tensor)
+        if node is None:
+            return None
+        record: GradRecord = tensor.record  # type: ignore[assignment]  # it wants a gradient
+        return (node, record.output)
+
+    def _target(self, tensor: TensorBase) -> Node | None:
+        """The tensor's node, or its record if it is a leaf; None where it wants no gradient."""
         if not self.requires_grad(tensor):
             return None
         record: GradRecord = tensor.record  # type: ignore[assignment]  # it wants a gradient
         if record.node is not None:
-            return (record.node, record.output)
-        accumulator = None
-        if record.accumulator is not None:
-            accumulator = record.accumulator()
-        if accumulator is None:
-            accumulator = Node(accumulate, ())
-            accumulator.extra = record
-            accumulator.sequence = ACCUMULATOR_SEQUENCE
-            record.spec = tensor.spec
-            record.accumulator = weakref.ref(accumulator)
-        return (accumulator, 0)
+            return record.node
+        if record.rule is None:
+            record.rule = accumulate
+            record.edges = ()
+            record.outputs = ()
+            record.sequence = ACCUMULATOR_SEQUENCE
+        return record
 
     def _save(self, value: Any) -> Any:
         if isinstance(value, TensorBase):
-            saved: SavedTensor = SavedTensor(value, False)
-            if self.pack is not None:
-                saved.hand_over(self.pack)
-            return saved
+            return self._saved(value, False)
         if isinstance(value, (list, tuple)):
             return [self._save(each) for each in value]
         return value
 
-    def make_node(self, rule: Rule, values: Any, state: ModeState) -> Node:
-        """A node with its edges, saved inputs and site; outputs are attached later."""
-        edges: list = []
-        inputs: list = []
-        tensor: TensorBase
-        for position in rule.differentiable:
-            value = values[position]
-            if isinstance(value, TensorBase):
-                tensor = value
-                edges.append(self.edge_of(tensor))
-                inputs.append(tensor.spec)
-            else:
-                for each in value:
-                    tensor = each
-                    edges.append(self.edge_of(tensor))
-                    inputs.append(tensor.spec)
+    def _saved(self, tensor: TensorBase, is_output: bool) -> SavedTensor:
         # Without a call of __init__: this is the hot path.
+        saved: SavedTensor = SavedTensor.__new__(SavedTensor)
+        saved.tensor = tensor
+        saved.version = tensor.storage.version
+        saved.is_output = is_output
+        if self.pack is not None:
+            saved.hand_over(self.pack)
+        return saved
+
+    def _begin(self, rule: Rule, state: ModeState) -> Node:
+        """A node with its rule and site."""
         node: Node = Node.__new__(Node)
         node.rule = rule
-        node.edges = tuple(edges)
-        node.inputs = tuple(inputs)
         node.saved = ()
         node.values = ()
-        if rule.saves:
-            node.saved = tuple([self._save(values[position]) for position in rule.saves])
-        if rule.keeps:
-            node.values = tuple([_kept(values[position], spec) for position, spec in rule.keeps])
         node.code = state.code
         node.instruction = state.instruction
         self.sequence += 1
         node.sequence = self.sequence
         return node
 
+    def _keep(self, node: Node, rule: Rule, values: Any) -> None:
+        """Save what the rule's formulas name of the arguments."""
+        if rule.saves:
+            node.saved = tuple([self._save(values[position]) for position in rule.saves])
+        if rule.keeps:
+            node.values = tuple([_kept(values[position], spec) for position, spec in rule.keeps])
+
+    def make_node(self, rule: Rule, values: Any, state: ModeState) -> Node:
+        """A node with its edges, saved inputs and site; outputs are attached later."""
+        tensors = _differentiated(rule, values)
+        node = self._begin(rule, state)
+        self._lead(node, tensors)
+        node.inputs = _specs_of(tensors)
+        self._keep(node, rule, values)
+        return node
+
+    def _lead(self, node: Node, tensors: list[Any]) -> None:
+        """Make the edges to the tensors."""
+        edges: list = []
+        places: list = []
+        several = False
+        for each in tensors:
+            tensor: TensorBase = each
+            target: Node | None = self._target(tensor)
+            edges.append(target)
+            place: cython.int = 0 if target is None else _number(tensor)
+            several = several or place > 0
+            places.append(place)
+        node.edges = tuple(edges)
+        node.places = tuple(places) if several else None
+
     def attach(self, node: Node, outs: tuple[Any, ...]) -> None:
         """Make ``outs`` the node's outputs; save the first one bare if the rule names it."""
-        rule: Rule = node.rule
         place: cython.int = 0
         specs: list = []
         for out in outs:
             tensor: TensorBase = out
             specs.append(tensor.spec)
-            if tensor.spec.differentiable:
-                record: GradRecord = GradRecord.__new__(GradRecord)
-                record.requires_grad = True
-                record.node = node
-                record.output = place
-                tensor.record = record
+            self._belong(tensor, node, place)
             place += 1
         node.outputs = tuple(specs)
+        rule: Rule = node.rule
         if rule.saves_output:
-            first: TensorBase = outs[0]
-            bare: TensorBase = TensorBase()
-            bare.spec = first.spec
-            bare.storage = first.storage
-            bare.offset = first.offset
-            saved: SavedTensor = SavedTensor(bare, True)
-            if self.pack is not None:
-                saved.hand_over(self.pack)
-            node.extra = saved
+            self._save_output(node, outs[0])
+
+    def _belong(self, out: TensorBase, node: Node, place: cython.int) -> None:
+        """Make a tensor an output of a node."""
+        if out.spec.differentiable:
+            record: GradRecord = GradRecord.__new__(GradRecord)
+            record.requires_grad = True
+            record.node = node
+            record.output = place
+            out.record = record
+
+    def _save_output(self, node: Node, out: TensorBase) -> None:
+        """Save an output without its record, so that the node does not hold itself."""
+        bare: TensorBase = TensorBase.__new__(TensorBase)
+        bare.spec = out.spec
+        bare.storage = out.storage
+        bare.offset = out.offset
+        node.extra = self._saved(bare, True)
 
     def record(self, rule: Rule, values: Any, outs: tuple[Any, ...], state: ModeState) -> Node:
         """Record a call whose results are new tensors."""
         node = self.make_node(rule, values, state)
         self.attach(node, outs)
         return node
+
+    def record_plan(self, plan: Plan, values: Any, outs: tuple[Any, ...],
+                    state: ModeState) -> Node:
+        """Record a call of a plan, whose operands and results have the same specs every time."""
+        rule: Rule = plan.rule
+        tensors = _differentiated(rule, values)
+        node = self._begin(rule, state)
+        self._lead(node, tensors)
+        if plan.in_specs is None:
+            plan.in_specs = _specs_of(tensors)
+        node.inputs = plan.in_specs
+        node.outputs = plan.out_specs
+        self._keep(node, rule, values)
+        place: cython.int = 0
+        for out in outs:
+            self._belong(out, node, place)
+            place += 1
+        if rule.saves_output:
+            self._save_output(node, outs[0])
+        return node
+
+    def record_short(self, plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],
+                     out: TensorBase, state: ModeState) -> Node:
+        """``record_plan`` for one result of one or two operands, all else in ``tail``."""
+        rule: Rule = plan.rule
+        node = self._begin(rule, state)
+        places: tuple = rule.differentiable
+        first: TensorBase = operands[places[0]]
+        last: TensorBase = operands[places[len(places) - 1]]
+        if _number(first) > 0 or _number(last) > 0:
+            self._lead(node, [operands[place] for place in places])
+        elif first is last and len(places) == 1:
+            node.edges = (self._target(first),)
+        else:
+            node.edges = (self._target(first), self._target(last))
+        if plan.in_specs is None:
+            plan.in_specs = _specs_of([operands[place] for place in places])
+        node.inputs = plan.in_specs
+        node.outputs = plan.out_specs
+        if rule.saves or rule.keeps:
+            self._keep(node, rule, operands + tail)
+        self._belong(out, node, 0)
+        if rule.saves_output:
+            self._save_output(node, out)
+        return node
+
+
+def _differentiated(rule: Rule, values: Any) -> list[Any]:
+    """The tensors that the edges lead to, lists opened."""
+    tensors: list = []
+    for position in rule.differentiable:
+        value = values[position]
+        if isinstance(value, TensorBase):
+            tensors.append(value)
+        else:
+            tensors.extend(value)
+    return tensors
+
+
+def _specs_of(tensors: list[Any]) -> tuple[Any, ...]:
+    found: list = []
+    tensor: TensorBase
+    for each in tensors:
+        tensor = each
+        found.append(tensor.spec)
+    return tuple(found)
+
+
+def _number(tensor: TensorBase) -> int:
+    """Which output of its node a tensor is."""
+    record: GradRecord | None = tensor.record
+    return 0 if record is None else record.output
 
 
 def _kept(value: Any, spec: bool) -> Any:
@@ -260,8 +356,14 @@ def _kept(value: Any, spec: bool) -> Any:
     return None if value is None else [each.spec for each in value]
 
 
+if not cython.compiled:
+    # A compiled instance starts with None in these fields; an uncompiled one finds it here.
+    SavedTensor.packed = None
+    SavedTensor.record = None
+
+
 class AccumulateGrad(Rule):
-    """The rule of a leaf's accumulator; `engine.backward` carries it out itself."""
+    """The rule of a leaf's record; `engine.backward` carries it out itself."""
 
 
 accumulate = AccumulateGrad("AccumulateGrad", ())

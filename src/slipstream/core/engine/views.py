@@ -92,7 +92,10 @@ def rebase(target: TensorBase, node: Node) -> None:
     if before is not None:
         # What the view was before decides which gradient it keeps.
         target.record = before
-    copy = Node(CopySlices(node, target, base), (tape.edge_of(base), *_others(node, node.edges)))
+    places = node.places or (0,) * len(node.edges)
+    origin, place = tape.edge_of(base) or (None, 0)
+    copy = Node(CopySlices(node, target, base), (origin, *_others(node, node.edges)),
+                (place, *_others(node, places)))
     copy.inputs = (base.spec, *_others(node, node.inputs))
     copy.code = node.code
     copy.instruction = node.instruction
@@ -134,7 +137,8 @@ def _follow(view: TensorBase, base: TensorBase) -> None:
         if before is not None:
             before.generation = history.generation
         return
-    node = Node(ViewOfBase(view, base), (tape.edge_of(base),))
+    origin, place = tape.edge_of(base) or (None, 0)
+    node = Node(ViewOfBase(view, base), (origin,), (place,))
     node.inputs = (base.spec,)
     node.outputs = (view.spec,)
     state = modes.current()

@@ -51,6 +51,7 @@ cdef class Plan:
     cdef public int kind
     cdef public Spec out_spec
     cdef public tuple out_specs
+    cdef public tuple in_specs
     cdef public int outputs
     cdef public Kernel kernel
     cdef public object binding
@@ -77,6 +78,7 @@ cdef class Slots:
 cdef class Node:
     cdef public object rule
     cdef public tuple edges
+    cdef public tuple places
     cdef public tuple saved
     cdef public tuple values
     cdef public tuple inputs
@@ -88,19 +90,13 @@ cdef class Node:
     cdef public object extra
     cdef object __weakref__
 
-cdef class GradRecord:
+cdef class GradRecord(Node):
     cdef public bint requires_grad
     cdef public bint retains_grad
-    cdef public bint inference
     cdef public object grad
     cdef public Node node
     cdef public int output
-    cdef public object accumulator
-    cdef public object hooks
     cdef public Py_ssize_t generation
-    cdef public object spec
-    cdef public str name
-    cdef object __weakref__
 
 cdef class TensorBase:
     cdef public Spec spec

@@ -176,7 +176,8 @@ class Plan:
     """A recipe bound to sizes: everything that a call with the same key needs.
 
     ``out_spec``, ``kernel`` and ``backend`` are None until a builder fills them in, and stay so
-    where a plan of its kind has none.
+    where a plan of its kind has none.  ``in_specs``: those of the inputs that its rule gives
+    gradients to, once it was recorded.
     """
 
     op: OpBase
@@ -186,6 +187,7 @@ class Plan:
     kind: int
     out_spec: Spec
     out_specs: tuple[Spec, ...]
+    in_specs: tuple[Spec, ...] | None
     outputs: int
     kernel: Kernel
     binding: Any
@@ -207,6 +209,7 @@ class Plan:
         self.short_key = None
         self.out_spec = None  # type: ignore[assignment]
         self.out_specs = ()
+        self.in_specs = None
         self.outputs = 0
         self.kernel = None  # type: ignore[assignment]
         self.binding = None
@@ -259,14 +262,16 @@ class Slots:
 class Node:
     """A step of the tape: the rule that turns gradients of outputs into those of inputs.
 
-    ``edges`` holds, for each differentiable input, (node, output number) or None; ``saved`` the
-    tensors that the rule's formulas name; ``values`` the other arguments they name; ``inputs``
-    and ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and
+    ``edges`` holds, for each differentiable input, the node that made it or None; ``places`` which
+    of that node's outputs it is, or is None itself where all are number 0; ``saved`` the tensors
+    that the rule's formulas name; ``values`` the other arguments they name; ``inputs`` and
+    ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and
     ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes.
     """
 
     rule: Any
-    edges: tuple[tuple[Node, int] | None, ...]
+    edges: tuple[Node | None, ...]
+    places: tuple[int, ...] | None
     saved: tuple[Any, ...] | None
     values: tuple[Any, ...]
     inputs: tuple[Any, ...]
@@ -277,9 +282,11 @@ class Node:
     hooks: dict[int, Any] | None
     extra: Any
 
-    def __init__(self, rule: Any, edges: tuple[Any, ...]) -> None:
+    def __init__(self, rule: Any, edges: tuple[Any, ...],
+                 places: tuple[int, ...] | None = None) -> None:
         self.rule = rule
         self.edges = edges
+        self.places = places
         self.saved = ()
         self.values = ()
         self.inputs = ()
@@ -298,7 +305,9 @@ class Node:
     @property
     def next_functions(self) -> tuple[Any, ...]:
         """For each differentiable input, (node, output number), or (None, 0)."""
-        return tuple([(None, 0) if edge is None else edge for edge in self.edges])
+        places = self.places or (0,) * len(self.edges)
+        return tuple([(edge, 0 if edge is None else place)
+                      for edge, place in zip(self.edges, places, strict=True)])
 
     def register_hook(self, hook: Any) -> HookHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` after the node; it may return grad_inputs."""
@@ -317,33 +326,27 @@ class Node:
         return f"<{self.name()} object at {id(self):#x}>"
 
 
-class GradRecord:
-    """What autograd knows of one tensor; made when it is first needed."""
+class GradRecord(Node):
+    """What autograd knows of one tensor; made when it is first needed.
+
+    That of a leaf is the node which the leaf's edges lead to: its accumulator.
+    """
 
     requires_grad: bool
     retains_grad: bool
-    inference: bool
     grad: Any
     node: Node | None
     output: int
-    accumulator: Any
-    hooks: dict[int, Any] | None
     generation: int
-    spec: Spec | None
-    name: str | None
 
     def __init__(self) -> None:
+        super().__init__(None, ())
         self.requires_grad = False
         self.retains_grad = False
-        self.inference = False
         self.grad = None
         self.node = None
         self.output = 0
-        self.accumulator = None
-        self.hooks = None
         self.generation = 0
-        self.spec = None
-        self.name = None
 
 
 def _are_operands(a: object, b: object) -> bool:
@@ -424,14 +427,12 @@ if not cython.compiled:
     Storage.exported = 0
     Storage.keep = None
     Storage.write_site = None
-    for _field in ("code", "hooks", "extra"):
+    for _field in ("rule", "places", "code", "hooks", "extra"):
         setattr(Node, _field, None)
     Node.instruction = Node.sequence = 0
-    Node.outputs = ()
-    for _field in ("requires_grad", "retains_grad", "inference"):
-        setattr(GradRecord, _field, False)
-    for _field in ("grad", "node", "accumulator", "hooks", "spec", "name"):
-        setattr(GradRecord, _field, None)
+    Node.edges = Node.saved = Node.values = Node.inputs = Node.outputs = ()
+    GradRecord.requires_grad = GradRecord.retains_grad = False
+    GradRecord.grad = GradRecord.node = None
     GradRecord.output = GradRecord.generation = 0
     # A compiled instance starts with None in these fields; an uncompiled one finds it here.
     TensorBase.record = None

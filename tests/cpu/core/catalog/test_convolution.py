@@ -151,3 +151,16 @@ def test_rows() -> None:
     np.testing.assert_allclose(found.numpy(), wanted[:, :, 0], rtol=1e-10, atol=1e-12)
     with pytest.raises(RuntimeError, match="Expected 2D"):
         ss.conv1d(ss.zeros(1, 2, 3, 4), ss.zeros(1, 2, 3))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_few_pixels_of_any_strides(dtype: Any) -> None:
+    # The loops of small convolutions go by strides: every operand is turned round here.
+    x, weight = RANDOM.randn(3, 4, 5, 2).astype(dtype), RANDOM.randn(2, 3, 2, 4).astype(dtype)
+    bias = RANDOM.randn(8).astype(dtype)
+    found = ss.conv2d(ss.tensor(x).permute(3, 1, 2, 0)[:, :2], ss.tensor(weight).permute(3, 0, 1, 2)
+                      [:, :1], ss.tensor(bias)[::2], padding=1, groups=2)
+    wanted = by_definition(x.transpose(3, 1, 2, 0)[:, :2], weight.transpose(3, 0, 1, 2)[:, :1],
+                           padding=1, groups=2) + bias[::2, None, None]
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-5)
+    assert found.dtype.numpy == np.dtype(dtype)

@@ -26,7 +26,7 @@ def held_bytes(tensor: ss.Tensor) -> int:
             for each in [*(node.saved or ()), node.extra]:
                 if each is not None and hasattr(each, "tensor"):
                     storages[id(each.tensor.storage)] = each.tensor.storage.nbytes
-        stack.extend(edge[0] for edge in node.edges if edge is not None)
+        stack.extend(edge for edge in node.edges if edge is not None)
     return sum(storages.values())
 
 

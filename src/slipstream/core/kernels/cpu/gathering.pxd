@@ -373,7 +373,6 @@ cdef class Gathering:
     cpdef Py_ssize_t run(self, GatherBinding binding, size_t target, size_t source,
                          tuple indices) except? -2
     cpdef Py_ssize_t check(self, GatherBinding binding, tuple indices) except? -2
-    cpdef object run_all(self, tuple bindings, size_t target, tuple offsets, tuple sources)
     cpdef Py_ssize_t count(self, MaskBinding binding, size_t mask) except -1
     cpdef Py_ssize_t nonzero(self, MaskBinding binding, size_t target, size_t mask,
                              tuple steps) except -1

@@ -198,17 +198,6 @@ class Gathering:
         else:  # noqa: RET505 - Cython compiles one branch only
             return gathering_arrays.resolve(binding.shape, binding.indices, indices)[1]
 
-    def run_all(
-        self, bindings: Any, target: cython.size_t, offsets: Any, sources: Any
-    ) -> None:
-        """Copy several sources to places in one target: what cat and stack do.
-
-        ``offsets``: where each binding's part begins, in bytes after ``target``.
-        """
-        number: cython.Py_ssize_t
-        for number in range(len(bindings)):
-            self.run(bindings[number], target + offsets[number], sources[number], ())
-
     def failure(self, binding: GatherBinding, code: int, indices: tuple[int, ...]) -> IndexError:
         """Return the error that a code of ``run`` stands for, in PyTorch's words."""
         position, number = divmod(code, len(binding.indices))

@@ -165,8 +165,13 @@ class JoinKernel(Kernel):
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Operands: out, pieces."""
         if self.parts is None:
-            sources: tuple = tuple([address(operands[1 + place]) for place in self.places])
-            gathering.run_all(self.bindings, address(operands[0]), self.offsets, sources)
+            number: cython.Py_ssize_t
+            target: cython.size_t = address(operands[0])
+            for number in range(len(self.bindings)):
+                offset: cython.size_t = self.offsets[number]
+                place: cython.Py_ssize_t = self.places[number]
+                gathering.run(self.bindings[number], target + offset,
+                              address(operands[1 + place]), ())
             return
         out = tensor_array(operands[0])
         with np.errstate(all="ignore"):

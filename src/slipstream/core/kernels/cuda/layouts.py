@@ -261,10 +261,8 @@ def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
 def _column_vector(reduction: Reduction, space: Space) -> int:
     """Columns of a thread."""
     whole = [place for place, steps in enumerate(space.outer_steps) if steps[-1] == 1]
-    full = [reduction.itemsizes[place] for place in reduction.full
-            if space.outer_steps[place][-1] == 1]
-    vector = min(access.elements_of(full), MOST_COLUMNS,
-                 max(COLUMN_BYTES // reduction.fold_bytes, 1))
+    vector = min(access.elements_of([reduction.itemsizes[place] for place in whole]),
+                 MOST_COLUMNS, max(COLUMN_BYTES // reduction.fold_bytes, 1))
     vector = power_of_two(space.outer[-1], vector)
     for place in whole:
         inner = space.inner_steps[place] if reduction.levels[place] == EACH else ()
