@@ -21,9 +21,10 @@ LISTS = ROOT / "conformance"
 REPORTS = ROOT / "build" / "reports"
 
 
-def names_in(path: Path) -> list[str]:
-    """Return the first word of each line that is no comment."""
-    lines = (line.split("#")[0].split() for line in path.read_text().splitlines())
+def names_in(kind: str) -> list[str]:
+    """Return the first words of the lines of all lists of ``ops`` or of ``cases``."""
+    text = "\n".join(path.read_text() for path in sorted(LISTS.glob(f"*_{kind}.txt")))
+    lines = (line.split("#")[0].split() for line in text.splitlines())
     return [words[0] for words in lines if words]
 
 
@@ -38,9 +39,11 @@ def run_operators(oracle: Path, options: argparse.Namespace) -> tuple[int, int]:
     REPORTS.mkdir(parents=True, exist_ok=True)
     report = REPORTS / "conformance.json"
     report.unlink(missing_ok=True)
+    wanted = REPORTS / "conformance_ops.txt"
+    wanted.write_text("\n".join(names_in("ops")) + "\n")
     python = options.peer or peer.prepare()
     command = [str(python), str(oracle / "opinfo_run.py"), "--module", "slipstream",
-               "--ops-file", str(LISTS / "core_ops.txt"), "--json", str(report),
+               "--ops-file", str(wanted), "--json", str(report),
                "--samples", str(options.samples)]
     command += ["--ops", options.ops] if options.ops else []
     command += ["--layout"] if options.layout else []
@@ -61,7 +64,7 @@ def read_operators(report: Path) -> tuple[int, int]:
 
 def run_cases(cases: Path) -> tuple[int, int]:
     """Run the cases, each in a process of its own; return how many hold and how many do not."""
-    results = [run_case(cases, name) for name in names_in(LISTS / "core_cases.txt")]
+    results = [run_case(cases, name) for name in names_in("cases")]
     return sum(results), len(results) - sum(results)
 
 

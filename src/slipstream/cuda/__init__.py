@@ -26,6 +26,7 @@ from slipstream.core.api.cuda.devices import (
     set_device,
     synchronize,
 )
+from slipstream.core.api.cuda.kernels import Kernel, kernel
 from slipstream.core.api.cuda.streams import (
     Event,
     ExternalStream,
@@ -36,11 +37,12 @@ from slipstream.core.api.cuda.streams import (
     set_stream,
     stream,
 )
+from slipstream.cuda import driver
 
 __all__ = [
-    "Event", "ExternalStream", "Stream", "StreamContext", "can_device_access_peer",
+    "Event", "ExternalStream", "Kernel", "Stream", "StreamContext", "can_device_access_peer",
     "current_device", "current_stream", "default_stream", "device", "device_count", "device_of",
-    "driver_stats", "get_arch_list", "get_device_capability", "get_device_name",
+    "driver", "driver_stats", "get_arch_list", "get_device_capability", "get_device_name",
     "get_device_properties", "immediate", "init", "is_available", "is_bf16_supported",
-    "is_initialized", "launch_stats", "set_device", "set_stream", "stream", "synchronize",
+    "is_initialized", "kernel", "launch_stats", "set_device", "set_stream", "stream", "synchronize",
 ]

@@ -7,6 +7,7 @@ of the same name; every other name is the op itself.
 from __future__ import annotations
 
 import warnings
+from typing import TYPE_CHECKING, Any
 
 import slipstream as ss
 from slipstream.core.api.install import functions
@@ -154,6 +155,11 @@ def limit_rows(weight: ss.Tensor, indices: ss.Tensor, max_norm: float, norm_type
         norm = (magnitude ** norm_type).sum(-1, keepdim=True) ** (1.0 / norm_type)
         weight[used] = ss.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
 
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """What checkers see of the ops, which are filled in below."""
 
 # Every other function of this namespace is the op itself, as its entry says.
 for _name, _function in functions["nn.functional"].items():

@@ -97,6 +97,8 @@ class Adam(Optimizer):
     def step(self, closure: Closure | None = None) -> Any:
         """Update every parameter that has a gradient; return what ``closure`` returns."""
         loss = run_closure(closure)
+        if not self.ready():
+            return loss
         with ss.set_grad_enabled(self.defaults["differentiable"]):
             for group in self.param_groups:
                 rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))

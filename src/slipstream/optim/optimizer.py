@@ -81,6 +81,23 @@ class Optimizer:
         """
         raise NotImplementedError(f"{type(self).__name__} defines no step")
 
+    def ready(self) -> bool:
+        """Whether to step, after a loss scaler: it sets ``grad_scale`` and ``found_inf``.
+
+        Gradients are divided by the scale; where one is not finite the step is left out, which
+        looks at ``found_inf`` and waits for its device.
+        """
+        found = getattr(self, "found_inf", None)
+        if found is not None and number_of(found):
+            return False
+        scale = getattr(self, "grad_scale", None)
+        if scale is not None:
+            every = [each for group in self.param_groups for each in trained(group)]
+            with ss.no_grad():
+                for parameter in every:
+                    parameter.grad.div_(scale.to(parameter.grad.device))
+        return True
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zero."""
         for group in self.param_groups:

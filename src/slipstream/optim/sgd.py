@@ -80,6 +80,8 @@ class SGD(Optimizer):
     def step(self, closure: Closure | None = None) -> Any:
         """Update every parameter that has a gradient; return what ``closure`` returns."""
         loss = run_closure(closure)
+        if not self.ready():
+            return loss
         with ss.set_grad_enabled(self.defaults["differentiable"]):
             for group in self.param_groups:
                 numbers = sgd_numbers(group)

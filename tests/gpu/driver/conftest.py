@@ -69,11 +69,11 @@ def _needs_compiler() -> None:
         pytest.skip("no C++ compiler")
 
 
-@pytest.fixture()
+@pytest.fixture
 def make_card() -> type[Card]:
     return Card
 
 
-@pytest.fixture()
+@pytest.fixture
 def card() -> Card:
     return Card(seed=1)

@@ -47,7 +47,7 @@ class Arena:
         return self.base + offset
 
 
-@pytest.fixture()
+@pytest.fixture
 def arena(card):
     return Arena(card)
 

@@ -244,7 +244,8 @@ def test_a_missing_barrier_shows_in_some_seed(make_card):
         out[threadIdx.x] = line[63 - threadIdx.x];
     }
     """
-    for name, text in (("bare", source), ("mended", source.replace("out[", "__syncthreads(); out["))):
+    mended = source.replace("out[", "__syncthreads(); out[")
+    for name, text in (("bare", source), ("mended", mended)):
         right = 0
         for seed in range(4):
             card = make_card(seed=seed)
@@ -277,7 +278,8 @@ def test_assert_and_trap(card):
 
 def test_atomics(card):
     source = """
-    extern "C" __global__ void kernel(int* count, float* sum, unsigned* most, unsigned long long* all) {
+    extern "C" __global__ void kernel(int* count, float* sum, unsigned* most,
+                                      unsigned long long* all) {
         int t = blockIdx.x * blockDim.x + threadIdx.x;
         atomicAdd(count, 1);
         atomicAdd(&sum[0], 0.5f);
@@ -324,7 +326,7 @@ def test_arithmetic(card):
     np.testing.assert_allclose(got[:, 3], np.fmod(x, 0.3), rtol=1e-15)
     np.testing.assert_array_equal(got[:, 4], np.rint((x * 10).astype(np.float32)))
     np.testing.assert_array_equal(
-        got[:, 5], [bin(v).count("1") for v in x.astype(np.float32).view(np.uint32).tolist()])
+        got[:, 5], [v.bit_count() for v in x.astype(np.float32).view(np.uint32).tolist()])
     np.testing.assert_array_equal(
         got[:, 6], [int(f"{t + 1:032b}"[::-1], 2) for t in thread])
     assert (got[:, 7] == (0xDEADBEEF * 0x12345678) >> 32).all()
@@ -357,7 +359,8 @@ def test_zero_cost_counts_but_does_not_run(make_card):
 
 
 def test_compile_errors_name_the_line(card):
-    with pytest.raises(CompileError, match=r"kernel bad does not compile:\n(.|\n)*bad.cu:3:") as caught:
+    words = r"kernel bad does not compile:\n(.|\n)*bad.cu:3:"
+    with pytest.raises(CompileError, match=words) as caught:
         card.driver.compile("\n\n__global__ void bad(int n) { oops(n); }", "bad", (), "sm_90")
     assert "oops" in caught.value.log
 

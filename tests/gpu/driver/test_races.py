@@ -1,4 +1,4 @@
-"""Races are found whatever the order in which work happened to run; ordered work is not reported."""
+"""Races are found in whatever order work happened to run; ordered work is not reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slipstream.core.native.simulated import SimulatedFault
@@ -45,13 +45,13 @@ class Two:
         self.driver.stream_wait_event(self.streams[after], self.event)
 
 
-@pytest.fixture()
+@pytest.fixture
 def two(card):
     return Two(card)
 
 
 def lines_of(fault: SimulatedFault) -> set[int]:
-    return {code.co_positions and line for code, instruction in (fault.site, fault.other_site)
+    return {line for code, instruction in (fault.site, fault.other_site)
             for start, end, line in code.co_lines() if start <= instruction < end}
 
 
@@ -82,7 +82,7 @@ def test_a_missing_wait_gives_two_results_over_the_seeds(make_card):
     results = {"missing": set(), "there": set()}
     for kind, seed in itertools.product(results, range(20)):
         two = Two(make_card(seed=seed, race=False))
-        a, b, c = (two.card.put(np.full(N, k, np.int32)) for k in range(3))
+        a, b, c = (two.card.put(np.full(N, 10 * k, np.int32)) for k in range(3))
         two.card.wait()
         two.move(0, b, a)
         if kind == "there":
@@ -101,7 +101,7 @@ def test_disjoint_halves_of_one_block_are_no_race(two):
     two.card.wait()
     two.move(0, b, a, 0, N // 2 + 1)
     two.move(1, b, a, N // 2, N // 2)
-    with pytest.raises(SimulatedFault, match="byte 128 of the block|race"):
+    with pytest.raises(SimulatedFault, match="race"):
         two.card.wait()
 
 
@@ -181,7 +181,7 @@ def test_the_host_races_with_copies(two):
     two.card.wait()
     two.driver.copy(a, pinned, 4 * N, "to_device", two.streams[1])
     two.driver.host_touch(pinned + 8, 4, write=True)
-    with pytest.raises(SimulatedFault, match="the host writes|the host"):
+    with pytest.raises(SimulatedFault, match="the host"):
         two.card.wait()
 
 
@@ -239,7 +239,8 @@ def run(card, moves: list, left_out: int = -1) -> list[list[int]]:
     return [card.fetch(each, 4, np.int32).tolist() for each in buffers]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_programs_with_all_waits_give_one_result_and_no_report(make_card, program, seed):
     moves = plan(program, 20)
@@ -270,7 +271,8 @@ def is_needed(moves: list, left_out: int) -> bool:
     return lost is not None and lost[0] not in after[lost[1]]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 15))
 def test_a_wait_left_out_is_reported_under_every_seed(make_card, program, seed, left_out):
     moves = plan(program, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,12 @@ def address_of(self: Any) -> int:
     return self.storage.address + self.offset * self.spec.itemsize
 
 
+# What reads one element where the host may at once; ctypes has no type for the other dtypes.
+READERS = {dtypes.float32: ctypes.c_float, dtypes.float64: ctypes.c_double,
+           dtypes.int64: ctypes.c_int64, dtypes.int32: ctypes.c_int32,
+           dtypes.uint8: ctypes.c_uint8, dtypes.bool_: ctypes.c_bool}
+
+
 # -- Python numbers ------------------------------------------------------------------------------
 def item(self: Any) -> Any:
     """The only element as a Python number; waits for the device.
@@ -167,6 +174,10 @@ def item(self: Any) -> Any:
     if self.spec.numel != 1:
         raise RuntimeError(f"a Tensor with {self.spec.numel} elements cannot be converted to "
                            f"Scalar: {self.spec!r}")
+    reader = READERS.get(self.spec.dtype)
+    if reader is not None and backend_of(self.spec.device).immediate:
+        return reader.from_address(
+            self.storage.address + self.offset * self.spec.itemsize).value
     return host_array(self, "item").reshape(()).astype(_wide(self.spec.dtype)).item()
 
 

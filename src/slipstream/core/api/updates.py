@@ -9,13 +9,13 @@ from typing import Any
 
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.formulas import formula_builder
-from slipstream.core.dispatch.op import OUT, Op
+from slipstream.core.dispatch.updating import UpdateOp, make_update
 from slipstream.core.launch.door import door
 from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import modes
 
 Update = Callable[[Any], tuple[Any, ...]]
-_ops: dict[Any, Op] = {}
+_ops: dict[Any, UpdateOp] = {}
 
 
 def apply_update(formula: Update, targets: Mapping[str, Any], inputs: Mapping[str, Any],
@@ -27,17 +27,16 @@ def apply_update(formula: Update, targets: Mapping[str, Any], inputs: Mapping[st
     broadcast to that of the targets; numbers are run-time values, so another learning rate makes
     no new kernel.  Raises RuntimeError for shapes that differ.
     """
-    tensors = {**targets, **inputs}
-    key = (formula, tuple(targets), tuple(inputs), tuple(numbers))
+    key = (formula, *targets, None, *inputs, None, *numbers)
     op = _ops.get(key)
     if op is None:
-        op = _ops[key] = _update_op(formula, tuple(tensors), tuple(numbers))
+        op = _ops[key] = _update_op(formula, (*targets, *inputs), tuple(numbers), len(targets))
     state = modes.current()
     before = state.grad_enabled
     state.grad_enabled = False
     modes.note_site(state)
     try:
-        op.dispatch(state, (*tensors.values(), *numbers.values()), tuple(targets.values()), OUT)
+        op.update(state, (*targets.values(), *inputs.values()), tuple(numbers.values()))
     finally:
         state.grad_enabled = before
 
@@ -47,7 +46,8 @@ def end_step() -> None:
     door.boundary()
 
 
-def _update_op(formula: Update, tensors: tuple[str, ...], numbers: tuple[str, ...]) -> Op:
+def _update_op(formula: Update, tensors: tuple[str, ...], numbers: tuple[str, ...],
+               targets: int) -> UpdateOp:
     declared = [f"Tensor {name}" for name in tensors] + [f"Number {name}" for name in numbers]
 
     def joint(**known: Any) -> tuple[Any, ...]:
@@ -56,8 +56,9 @@ def _update_op(formula: Update, tensors: tuple[str, ...], numbers: tuple[str, ..
     joint.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (*tensors, *numbers)])
     name = getattr(formula, "__name__", "update")
-    return Op(Entry(f"{name}({', '.join(declared)})", COMPOSITE, formula=joint,
-                    promotion=_update_dtypes), formula_builder)
+    entry = Entry(f"{name}({', '.join(declared)})", COMPOSITE, formula=joint,
+                  promotion=_update_dtypes)
+    return make_update(entry, formula_builder, targets)
 
 
 def _update_dtypes(call: Any) -> Any:

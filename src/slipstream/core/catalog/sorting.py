@@ -69,6 +69,13 @@ define(Entry(
                     lambda call: (dim_of(call), call["descending"])))
 
 
+define(Entry(
+    "sorted_values(Tensor self, int dim)", INDEX, check=_check_sort, path="", method=False,
+    shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape)], dtypes=REAL,
+    doc="The values in sorted order along dim; without gradient.",
+), cpu=array_kernel("numpy sort", sorting.values, lambda call: (dim_of(call),)))
+
+
 def _sort(self: Any, dim: Any, descending: Any, stable: Any) -> Any:
     if isinstance(dim, bool):
         # sort(stable, dim) is written by name only; sort(x, True) asks for a dim that is a bool.

@@ -68,7 +68,8 @@ def _unique(self: Any, sorted: bool, return_inverse: bool, return_counts: bool, 
     self = ops.detach.call((self,), None)
     if dim is None:
         flat = ops.reshape.call((self, (-1,)), None)
-        values, places = ops.sort.call((flat, 0), None)
+        values, places = ops.sort.call((flat, 0), None) if return_inverse else (
+            ops.sorted_values.call((flat, 0), None), None)
         found = list(_summary(values, places, return_inverse, return_counts))
         if return_inverse:
             found[1] = ops.reshape.call((found[1], self.spec.shape), None)

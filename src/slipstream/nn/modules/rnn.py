@@ -82,7 +82,8 @@ class RNNBase(Module):
         for layer in range(self.num_layers):
             width = self.input_size if layer == 0 else out * self._directions
             for tail in self._tails(layer):
-                shapes = {f"weight_ih{tail}": (rows, width), f"weight_hh{tail}": (rows, out)}
+                shapes: dict[str, tuple[int, ...]] = {
+                    f"weight_ih{tail}": (rows, width), f"weight_hh{tail}": (rows, out)}
                 if self.bias:
                     shapes |= {f"bias_ih{tail}": (rows,), f"bias_hh{tail}": (rows,)}
                 if self.proj_size:

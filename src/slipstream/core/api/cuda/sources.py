@@ -70,7 +70,7 @@ class Source:
                 return each
         raise ValueError(f"the source has no kernel named {name!r}; it has {known}")
 
-    def compiled_text(self, name: str) -> str:
+    def compiled_text(self, file: str) -> str:
         """What goes to the compiler: the prelude, then the source with its lines numbered."""
         parts = []
         place = 0
@@ -78,7 +78,7 @@ class Source:
             parts += [self.text[place:start], text]
             place = start + taken
         parts.append(self.text[place:])
-        heading = f'#line 1 "{name}.cu"\n'
+        heading = f'#line 1 "{file}"\n'
         return f"#line 1 \"prelude.h\"\n{PRELUDE.read_text()}{heading}{''.join(parts)}"
 
     def user_column(self, line: int, column: int) -> int:
@@ -90,24 +90,24 @@ class Source:
         return column
 
 
-def explained(error: CompileError, name: str, source: Source) -> CompileError:
+def explained(error: CompileError, file: str, source: Source) -> CompileError:
     """The compiler's complaints with the user's lines under them."""
-    found = complaints(error.log, f"{name}.cu")
+    found = complaints(error.log, file)
     if not found:
         return error
     parts = []
     for line, column, text in found[:MOST_ERRORS]:
         place = None if column is None else source.user_column(line, column)
-        parts.append(f"{text}\n{pointed(source.text, (line, place), text, name + '.cu')}")
+        parts.append(f"{text}\n{pointed(source.text, (line, place), text, file)}")
     more = len(found) - MOST_ERRORS
     if more > 0:
         parts.append(f"and {more} more errors")
-    made = CompileError(name, "\n".join(parts))
+    made = CompileError(error.name, "\n".join(parts))
     made.log = error.log
     return made
 
 
-def pointed(source: str, at: tuple[int, int | None], text: str, name: str) -> str:
+def pointed(source: str, at: tuple[int, int | None], text: str, file: str) -> str:
     """The line with a caret under what a complaint quotes, or under the compiler's column."""
     line, column = at
     lines = source.split("\n")
@@ -116,7 +116,7 @@ def pointed(source: str, at: tuple[int, int | None], text: str, name: str) -> st
               for match in re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", shown)]
     if places:
         column = min(places, key=lambda each: abs(each - (column or 0)))
-    return point_at(source, line, column, name)
+    return point_at(source, line, column, file)
 
 
 def complaints(log: str, file: str) -> list[tuple[int, int | None, str]]:

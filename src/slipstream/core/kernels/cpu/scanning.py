@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 NARROW = ("float16", "bfloat16")
+# Elements that are widened at a time.
+CHUNK = 1 << 14
 
 
 def wide(array: np.ndarray, to: np.dtype) -> np.ndarray:
@@ -27,11 +29,20 @@ def accumulated(function: np.ufunc) -> Any:
     """The kernel of a scan by a ufunc."""
     def run(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
         dim = plan.statics[0]
-        out = outputs[0]
+        out, source = _axis(outputs[0], dim), _axis(inputs[0], dim)
         if not out.size:
             return
-        source = wide(_axis(inputs[0], dim), out.dtype)
-        out[...] = function.accumulate(source, axis=dim).reshape(out.shape)
+        lines = np.moveaxis(source, dim, -1)
+        target = np.moveaxis(out, dim, -1)
+        if lines.ndim == 1 or dim < source.ndim - 1:
+            target[...] = np.moveaxis(
+                function.accumulate(wide(source, out.dtype), axis=dim), dim, -1)
+            return
+        # A few rows at a time, so that their wide copies stay in the cache.
+        step = max(1, CHUNK // max(lines.shape[-1], 1))
+        for first in range(0, len(lines), step):
+            part = wide(lines[first:first + step], out.dtype)
+            target[first:first + step] = function.accumulate(part, axis=-1)
 
     return run
 

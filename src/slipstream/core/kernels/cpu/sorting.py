@@ -43,6 +43,12 @@ def sort(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: 
         store(outputs, source, order(comparable(source), descending), dim)
 
 
+def values(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
+    """The values in sorted order, without their places."""
+    source = rows(inputs[0], plan.statics[0])
+    rows(outputs[0], plan.statics[0])[...] = np.sort(comparable(source), -1)
+
+
 def topk(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
     """The k largest or smallest, sorted."""
     dim, largest, k = plan.statics
@@ -77,11 +83,13 @@ def kth(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: A
     if not source.size:
         return
     keys = comparable(source)
-    places = order(keys, False)[..., k - 1:k]
-    if nans and keys.dtype.kind == "f":
+    chosen = np.partition(keys, k - 1, -1)[..., k - 1:k]
+    hits = keys == chosen
+    if keys.dtype.kind == "f":
         missing = np.isnan(keys)
-        first = missing.argmax(-1)[..., None]
-        places = np.where(missing.any(-1)[..., None], first, places)
+        wins = missing.any(-1, keepdims=True) if nans else np.isnan(chosen)
+        hits = np.where(wins, missing, hits)
+    places = hits.argmax(-1)[..., None]
     for out, found in zip(outputs, (places, np.take_along_axis(source, places, -1)), strict=True):
         out[...] = found.reshape(out.shape)
 

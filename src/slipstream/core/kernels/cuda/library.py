@@ -11,6 +11,7 @@ from typing import Any
 
 from slipstream.core.kernels.cuda import products
 from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.launch.cuda.templates import TemplateKernel
 from slipstream.core.launch.door import backend_of
 from slipstream.core.native.cublaslt import (
     COMPUTE,
@@ -66,39 +67,30 @@ class Libraries:
 libraries = Libraries()
 
 
-class LibraryKernel(Kernel):
-    """A product by cuBLASLt; ``own`` computes what is not aligned.
+class CalledKernel(Kernel):
+    """A product whose captured kernels cannot be patched: the library is called each time."""
 
-    ``order`` says which operands are the library's a, b, d and bias.
-    """
-
-    def __init__(self, backend: Any, call: Call, order: tuple[int, ...], own: Kernel,
-                 own_binding: Any) -> None:
-        self.name = "cuBLASLt"
+    def __init__(self, call: Call, order: tuple[int, ...], own: Kernel, binding: Any) -> None:
+        self.name = "cuBLASLt call"
         self.call = call
         self.order = order
         self.own = own
-        self.own_binding = own_binding
-        self.launches = captured(backend, call, len(order) > 3)
+        self.own_binding = binding
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Record the library's kernels, or ours where an address does not fit."""
+        """Call the library on the current stream, or launch ours where an address does not fit."""
         backend: Any = plan.backend
         every = [tensor.storage.address + tensor.offset * tensor.spec.itemsize
                  for tensor in operands]
-        addresses = [every[place] for place in self.order]
-        if any(address % ALIGNMENT for address in addresses) or any(n != 1 for n in numbers):
+        if any(address % ALIGNMENT for address in every) or any(n != 1 for n in numbers):
             plan.binding = self.own_binding
             self.own.run(plan, operands, numbers)
             return
+        addresses = [every[place] for place in self.order]
+        bias = addresses[3] if len(addresses) > 3 else 0
         space = backend.workspace()
-        if self.launches is None:
-            bias = addresses[3] if len(addresses) > 3 else 0
-            backend.call_alone("cublasLtMatmul", lambda stream: self.call.run(
-                tuple(addresses[:3]), bias, space, stream))
-            return
-        for launch in self.launches:
-            backend.record_library(launch, operands, (*addresses, space))
+        backend.call_alone("cublasLtMatmul", lambda stream: self.call.run(
+            tuple(addresses[:3]), bias, space, stream))
 
 
 def captured(backend: Any, call: Call, biased: bool) -> list[Launch] | None:
@@ -269,7 +261,11 @@ def _kernel(plan: Any, call: Any, product: Product, order: tuple[int, ...],
     backend = backend_of(call.device())
     ready = Call(libraries.of(backend), product, WORKSPACE, ALIGNMENT)
     fallback = own(plan, call)
-    return LibraryKernel(backend, ready, order, fallback, plan.binding)
+    binding, plan.binding = plan.binding, None
+    launches = captured(backend, ready, len(order) > 3)
+    if launches is None:
+        return CalledKernel(ready, order, fallback, binding)
+    return TemplateKernel("cuBLASLt", launches, order, (fallback, binding))
 
 
 def matmul_refuses(call: Any) -> str:

@@ -18,10 +18,10 @@ from slipstream.core.kernels.cuda.maps import MapWriter, grid_of, plan_map
 from slipstream.core.kernels.cuda.rows import RowWriter
 from slipstream.core.kernels.cuda.stages import LINE, is_map
 from slipstream.core.kernels.cuda.writing import PACKED, SIZES, Formula
-from slipstream.core.launch.cuda.launches import KernelCode, Launch, make_launch
+from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.programs import Program
-from slipstream.core.vocab.records import Kernel, Plan
+from slipstream.core.vocab.records import Plan
 
 # Arrays in scratch memory begin at multiples of this.
 ALIGNMENT = 256
@@ -43,7 +43,7 @@ class Staged:
         self.nbytes = nbytes
 
 
-class ProgramKernel(Kernel):
+class ProgramKernel(LaunchKernel):
     """Runs one program on a device."""
 
     def __init__(self, program: Program, device: Device) -> None:

@@ -122,9 +122,9 @@ class CudaBackend(Backend):
 
     def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the plan's launches."""
-        if isinstance(plan.kernel, LaunchKernel):
-            if plan.binding is not None:
-                self.record_operands(plan.binding, operands, numbers)
+        queue: Queue
+        if isinstance(plan.kernel, LaunchKernel) and isinstance(plan.binding, Launch):
+            self.record_operands(plan.binding, operands, numbers)
         else:
             queue = self.queue()
             plan.kernel.run(plan, operands, numbers)
@@ -143,16 +143,6 @@ class CudaBackend(Backend):
                numbers: tuple[Any, ...]) -> None:
         """Record one launch on bare addresses."""
         self.queue().record_addresses(launch, addresses, numbers)
-
-    def record_library(self, launch: Launch, operands: tuple[Any, ...],
-                       addresses: tuple[int, ...]) -> None:
-        """Record a library's kernel on bare addresses that belong to tensors."""
-        queue = self.queue()
-        if queue.shared:
-            queue.note_uses(operands)
-        queue.record_addresses(launch, addresses, ())
-        if any(tensor.storage.exported for tensor in operands):
-            queue.send("exported storage")
 
     # -- for kernels of several launches --
 

@@ -21,7 +21,10 @@ class KernelCode:
 
     ``name``: the ``extern "C" __global__`` function; ``mark``: what windows are cut by: it depends
     on the text alone, so that the same program is cut at the same places in every process.
+    ``with_prelude``: False where the source brings all that it needs.
     """
+
+    with_prelude = True
 
     def __init__(self, name: str, source: str, options: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -34,8 +37,9 @@ class Launch:
     """One kernel launch, bound: what a graph's node needs but for the argument words.
 
     ``numbers``: the class of each run-time number; ``tail``: the bytes that end the parameter
-    block.  A library's kernel has ``places`` instead: ``tail`` is its whole block, into which
-    argument words are written: (word, place in bytes, what is added to the word).
+    block.  A library's or user's kernel has ``places`` instead: ``tail`` is its whole block, into
+    which argument words are written: (word, place in bytes, what is added to the word), and the
+    bytes of what is narrower than a word.
     """
 
     function: int
@@ -45,7 +49,7 @@ class Launch:
     tail: bytes
     name: str
     code: Any
-    places: tuple[tuple[int, int, int], ...] | None
+    places: tuple[tuple[int, ...], ...] | None
 
     def __init__(self, code: Any, function: int, shape: tuple[Sizes, Sizes, int],
                  numbers: tuple[str, ...], tail: bytes) -> None:

@@ -35,7 +35,7 @@ class Modules:
     """Compiles, keeps and loads kernels; a singleton, `modules`."""
 
     def __init__(self) -> None:
-        self.functions: dict[tuple[int, Any, str], int] = {}
+        self.functions: dict[tuple[int, Any, tuple[str, ...]], int] = {}
         self.shared: dict[int, int] = {}
         self.attributes: dict[int, dict[str, int]] = {}
         self.architectures: dict[int, str] = {}
@@ -47,7 +47,7 @@ class Modules:
     def function(self, device: Device, code: Any, shared: int = 0) -> int:
         """The kernel's handle on a device, allowing it ``shared`` bytes of dynamic memory."""
         ordinal = device.index or 0
-        key = (ordinal, code.source, code.name)
+        key = (ordinal, code.source, (code.name, *code.options))
         with self.lock:
             handle = self.functions.get(key)
             if handle is None:

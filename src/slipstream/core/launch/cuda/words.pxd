@@ -10,6 +10,12 @@ cdef extern from *:
         memcpy(&bits, &value, 8);
         return bits;
     }
+    static CYTHON_INLINE unsigned long long slip_float_bits(double value) {
+        float narrow = (float)value;
+        unsigned bits;
+        memcpy(&bits, &narrow, 4);
+        return bits;
+    }
     static CYTHON_INLINE unsigned long long *slip_widen(unsigned long long *data, Py_ssize_t n) {
         return (unsigned long long *)realloc(data, (size_t)n * 8);
     }
@@ -20,8 +26,20 @@ cdef extern from *:
     static CYTHON_INLINE PyObject *slip_bytes(unsigned long long *a, Py_ssize_t i, Py_ssize_t n) {
         return PyBytes_FromStringAndSize(n ? (char *)(a + i) : "", n * 8);
     }
+    static CYTHON_INLINE PyObject *slip_copy(PyObject *block) {
+        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block));
+    }
+    /* Write a word's low bytes into a block that nobody else holds yet. */
+    static CYTHON_INLINE void slip_put(PyObject *block, Py_ssize_t place,
+                                       unsigned long long word, Py_ssize_t width) {
+        if (place >= 0 && width >= 0 && width <= 8 && place + width <= PyBytes_GET_SIZE(block))
+            memcpy(PyBytes_AS_STRING(block) + place, &word, (size_t)width);
+    }
     """
     unsigned long long slip_bits(double value)
+    unsigned long long slip_float_bits(double value)
+    bytes slip_copy(bytes block)
+    void slip_put(bytes block, Py_ssize_t place, unsigned long long word, Py_ssize_t width)
     unsigned long long *slip_widen(unsigned long long *data, Py_ssize_t n)
     bint slip_same(unsigned long long *a, Py_ssize_t i, unsigned long long *b, Py_ssize_t j,
                    Py_ssize_t n)
@@ -34,6 +52,7 @@ cdef class Words:
     cpdef void append(self, unsigned long long word)
     cpdef object append_number(self, str cls, object value)
     cpdef void append_double(self, double value)
+    cpdef void append_float(self, double value)
     cpdef object widen(self)
     cpdef bint same(self, Py_ssize_t start, Words other, Py_ssize_t place, Py_ssize_t count)
     cpdef tuple take(self, Py_ssize_t start, Py_ssize_t count)

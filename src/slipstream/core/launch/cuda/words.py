@@ -18,7 +18,7 @@ class Words:
     """A growing row of 64-bit words: C memory compiled, a list of integers uncompiled.
 
     Words hold addresses, and numbers as the kernel reads them: int64 for bool and int, the bits
-    of a double for float, two doubles for complex.
+    of a double for float, two doubles for complex; a user's kernel also takes a float's bits.
     """
 
     def __init__(self) -> None:
@@ -46,9 +46,11 @@ class Words:
         self.length += 1
 
     def append_number(self, cls: str, value: Any) -> None:
-        """Add a run-time number of a class that numbers have: b1, i64, f64, c128."""
+        """Add a run-time number of a class that numbers have: b1, i64, f32, f64, c128."""
         if cls == "f64":
             self.append_double(value)
+        elif cls == "f32":
+            self.append_float(value)
         elif cls == "c128":
             self.append_double(value.real)
             self.append_double(value.imag)
@@ -61,6 +63,13 @@ class Words:
             self.append(slip_bits(value))
         else:
             self.append(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+    def append_float(self, value: cython.double) -> None:
+        """Add the bits of a float in the word's low half."""
+        if cython.compiled:
+            self.append(slip_float_bits(value))
+        else:
+            self.append(struct.unpack("<I", struct.pack("<f", value))[0])
 
     def widen(self) -> None:
         """Make room for more words."""
@@ -106,16 +115,24 @@ class Words:
     def patched(self, start: cython.Py_ssize_t, block: bytes, places: Any) -> bytes:
         """A parameter block with words from ``start`` written into it.
 
-        ``places``: (word, place in bytes, what is added to the word).
+        ``places``: (word, place in bytes, what is added to the word), and where the parameter is
+        narrower than a word, its bytes: the word's low ones.
         """
-        made = bytearray(block)
-        for word, place, more in places:
-            if cython.compiled:
-                value = self.data[start + word] + more
-            else:
-                value = self.items[start + word] + more
-            made[place:place + 8] = value.to_bytes(8, "little")
-        return bytes(made)
+        if not cython.compiled:
+            made = bytearray(block)
+            for word, place, more, *narrow in places:
+                width = narrow[0] if narrow else 8
+                value = (self.items[start + word] + more) & MASK
+                made[place:place + width] = value.to_bytes(8, "little")[:width]
+            return bytes(made)
+        copy: bytes = slip_copy(block)
+        for each in places:
+            fields: tuple = each
+            number: cython.Py_ssize_t = fields[0]
+            added: cython.longlong = fields[2]
+            size: cython.Py_ssize_t = fields[3] if len(fields) > 3 else 8
+            slip_put(copy, fields[1], self.data[start + number] + added, size)
+        return copy
 
     def copy(self) -> Words:
         """The same words in memory of their own."""

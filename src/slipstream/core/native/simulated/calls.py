@@ -130,8 +130,11 @@ class Base(Driver):
     # -- faults of work that ran --
 
     def raise_faults(self) -> None:
-        """Raise the first fault of the work that has run; the others are forgotten."""
+        """Raise the first fault of the work that has run, or a stand-in's own error."""
         faults, self.desk.faults = self.desk.faults, []
+        failure, self.desk.failure = self.desk.failure, None
+        if failure is not None:
+            raise failure
         if faults:
             first = faults[0]
             first.others = len(faults) - 1

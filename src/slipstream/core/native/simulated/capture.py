@@ -31,6 +31,17 @@ class CaptureCalls(KernelCalls):
         super().__init__(options)
         self.captures: dict[int, Capture] = {}
 
+    def failure(self, name: str) -> Exception:
+        """The error of a call that the options let fail; a capture that does not end well ends."""
+        for capture in self.mine() if name == "end_capture" else ():
+            self.close(capture)
+        return super().failure(name)
+
+    def mine(self) -> list[Capture]:
+        """The captures of the calling thread."""
+        return [capture for capture in self.captures.values()
+                if capture.thread == threading.get_ident()]
+
     @driver_call
     def begin_capture(self, stream: int) -> None:
         """Gather what is submitted to a stream into a graph."""
@@ -120,8 +131,7 @@ class CaptureCalls(KernelCalls):
 
     def forbid_in_capture(self, call: str) -> None:
         """Raise DriverError where the calling thread captures: the capture is lost."""
-        mine = [capture for capture in self.captures.values()
-                if capture.thread == threading.get_ident()]
+        mine = self.mine()
         for capture in mine:
             self.lose(capture, f"{call} is not allowed in a capture")
         if mine:

@@ -55,7 +55,7 @@ class MemoryCalls(DeviceCalls):
         self.spaces: dict[int, AddressSpace] = {}
         self.allocations: dict[int, Allocation] = {}
         self.mappings: dict[int, tuple[int, Physical]] = {}
-        self.files: dict[int, tuple[Any, AddressSpace]] = {}
+        self.files: dict[int, tuple[int, AddressSpace]] = {}
 
     # -- addresses --
 
@@ -168,12 +168,12 @@ class MemoryCalls(DeviceCalls):
             raise DriverError("release", "INVALID_VALUE", "memory is still mapped there")
         self.give_up(address, ("reserved",), "release")
 
-    def file(self, ordinal: int) -> tuple[Any, AddressSpace]:
+    def file(self, ordinal: int) -> tuple[int, AddressSpace]:
         """The file that stands for a card's physical memory, and which parts of it are free."""
         if ordinal not in self.files:
             size = -(-self.options.memory // GRANULARITY) * GRANULARITY
-            file = memory_file()
-            os.ftruncate(file.fileno(), size)
+            file = memory_file(size)
+            weakref.finalize(self, os.close, file)
             # Places in the file are counted from 1: 0 says that there is none.
             self.files[ordinal] = (file, AddressSpace(GRANULARITY, GRANULARITY + size))
         return self.files[ordinal]
@@ -226,7 +226,7 @@ class MemoryCalls(DeviceCalls):
                for start, (size, _) in self.mappings.items()):
             raise DriverError("map", "INVALID_VALUE", f"memory is mapped at {address:#x}")
         file, _ = self.file(ordinal)
-        if self.engine.memory_map(address, nbytes, file.fileno(), physical.offset - GRANULARITY):
+        if self.engine.memory_map(address, nbytes, file, physical.offset - GRANULARITY):
             raise DriverError("map", "OUT_OF_MEMORY", "the host refuses to map it")
         self.mappings[address] = (nbytes, physical)
         physical.mapped += 1
@@ -326,8 +326,12 @@ class MemoryCalls(DeviceCalls):
         """Raise DriverError where the calling thread captures; the capture is lost."""
 
 
-def memory_file() -> Any:
-    """A file that lies in memory."""
+def memory_file(nbytes: int) -> int:
+    """The descriptor of a file that lies in memory, where the system has such files."""
     if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("slipstream-card"), "r+b")
-    return tempfile.TemporaryFile()
+        file = os.memfd_create("slipstream-card")
+    else:
+        with tempfile.TemporaryFile() as temporary:
+            file = os.dup(temporary.fileno())
+    os.ftruncate(file, nbytes)
+    return file

@@ -1,0 +1,192 @@
+"""GradScaler: scales the loss so that gradients in narrow types do not vanish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import slipstream as ss
+
+READY, UNSCALED, STEPPED = range(3)
+
+
+class GradScaler:
+    """Multiplies the loss by a scale, and steps an optimizer only where gradients stay finite.
+
+    The scale falls by ``backoff_factor`` after a step that was left out, and grows by
+    ``growth_factor`` after ``growth_interval`` steps that were not.  ``enabled=False``: does
+    nothing.
+    """
+
+    def __init__(self, device: str = "cuda", init_scale: float = 2.0 ** 16,
+                 growth_factor: float = 2.0, backoff_factor: float = 0.5,
+                 growth_interval: int = 2000, enabled: bool = True) -> None:
+        if enabled and not growth_factor > 1.0:
+            raise AssertionError("The growth factor must be > 1.0.")
+        if enabled and not backoff_factor < 1.0:
+            raise AssertionError("The backoff factor must be < 1.0.")
+        self._device = device
+        self._enabled = enabled
+        self._init_scale = init_scale
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._growth_tracker = 0
+        self._scale: ss.Tensor | None = None
+        self._stages: dict[int, tuple[int, ss.Tensor | None]] = {}
+
+    def is_enabled(self) -> bool:
+        """Whether it does anything."""
+        return self._enabled
+
+    def _scale_on(self, device: Any) -> ss.Tensor:
+        if self._scale is None:
+            self._scale = ss.tensor(float(self._init_scale), dtype=ss.float32, device=device)
+        return self._scale
+
+    def scale(self, outputs: Any) -> Any:
+        """A tensor, or those in an iterable, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, ss.Tensor):
+            return outputs * self._scale_on(outputs.device).to(outputs.device)
+        if isinstance(outputs, Iterable):
+            made = map(self.scale, outputs)
+            return type(outputs)(made) if isinstance(outputs, list | tuple) else made
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def _gradients(self, optimizer: Any) -> list[ss.Tensor]:
+        return [parameter.grad for group in optimizer.param_groups
+                for parameter in group["params"] if parameter.grad is not None]
+
+    def _stage(self, optimizer: Any) -> tuple[int, ss.Tensor | None]:
+        return self._stages.get(id(optimizer), (READY, None))
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide an optimizer's gradients by the scale; RuntimeError for a second time."""
+        if not self._enabled:
+            return
+        stage, _ = self._stage(optimizer)
+        if stage == UNSCALED:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the "
+                               "last update().")
+        if stage == STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        if self._scale is None:
+            raise AssertionError("Attempted unscale_ but _scale is None.  This may indicate your "
+                                 "script did not use scaler.scale(loss or outputs) earlier in the "
+                                 "iteration.")
+        # Of a power of two this is exact.
+        inverse = self._scale.to(ss.float64).reciprocal().to(ss.float32)
+        found = None
+        with ss.no_grad():
+            for gradient in self._gradients(optimizer):
+                if gradient.dtype == ss.float16:
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                bad = ss.isfinite(gradient).all().logical_not()
+                gradient.mul_(inverse.to(gradient.device))
+                found = bad if found is None else found.logical_or(bad.to(found.device))
+        if found is None:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
+        self._stages[id(optimizer)] = (UNSCALED, found.to(ss.float32))
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Unscale if that was not done, and step unless a gradient is not finite: waits.
+
+        Returns what the optimizer's step returns.  RuntimeError for a second step before update.
+        """
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        stage, _ = self._stage(optimizer)
+        if stage == STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if stage == READY:
+            self.unscale_(optimizer)
+        found = self._stage(optimizer)[1]
+        assert found is not None
+        result = None if found.item() else optimizer.step(*args, **kwargs)
+        self._stages[id(optimizer)] = (STEPPED, found)
+        return result
+
+    def update(self, new_scale: Any = None) -> None:
+        """Move the scale after a step, or set it; AssertionError where no step was taken."""
+        if not self._enabled:
+            return
+        scale = self._scale_on("cpu")
+        if new_scale is not None:
+            scale.fill_(new_scale.item() if isinstance(new_scale, ss.Tensor) else new_scale)
+        else:
+            found = [each for _, each in self._stages.values() if each is not None]
+            if not found:
+                raise AssertionError("No inf checks were recorded prior to update.")
+            self._move(scale, any(each.item() for each in found))
+        self._stages = {}
+
+    def _move(self, scale: ss.Tensor, failed: bool) -> None:
+        if failed:
+            scale.mul_(self._backoff_factor)
+            self._growth_tracker = 0
+            return
+        self._growth_tracker += 1
+        if self._growth_tracker == self._growth_interval:
+            grown = scale * self._growth_factor
+            if bool(ss.isfinite(grown)):
+                scale.copy_(grown)
+            self._growth_tracker = 0
+
+    # What it holds.
+
+    def get_scale(self) -> float:
+        """The scale; 1 where it is not enabled."""
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else self._scale.item()
+
+    def get_growth_factor(self) -> float:
+        """The factor by which the scale grows."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set the factor by which the scale grows."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """The factor by which the scale falls."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set the factor by which the scale falls."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many good steps the scale grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set after how many good steps the scale grows."""
+        self._growth_interval = new_interval
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale and the factors, as PyTorch names them; empty where it is not enabled."""
+        if not self._enabled:
+            return {}
+        return {"scale": self.get_scale(), "growth_factor": self._growth_factor,
+                "backoff_factor": self._backoff_factor, "growth_interval": self._growth_interval,
+                "_growth_tracker": self._growth_tracker}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a state; RuntimeError for an empty one."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError("The source state dict is empty, possibly because it was saved from "
+                               "a disabled instance of GradScaler.")
+        self._init_scale = state_dict["scale"]
+        if self._scale is not None:
+            self._scale.fill_(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._growth_tracker = state_dict["_growth_tracker"]

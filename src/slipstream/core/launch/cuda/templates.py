@@ -1,0 +1,79 @@
+"""Kernels of a library, launched like ours: parameter blocks with the operands' addresses in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from slipstream.core.launch.cuda.backend import CudaBackend
+from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.launch.cuda.queue import Queue
+from slipstream.core.launch.cuda.words import Words
+from slipstream.core.vocab.records import Kernel, Plan, Spec, Storage, TensorBase
+
+__all__ = ["CudaBackend", "Launch", "Plan", "Queue", "Spec", "Storage", "TemplateKernel", "Words"]
+
+
+class TemplateKernel(Kernel):
+    """The launches of a library call.
+
+    ``order``: which operands the argument words are, before the stream's workspace; an address
+    that is no multiple of ``alignment``, or a run-time number that is not 1, goes to ``own``,
+    a kernel of ours with its binding.
+    """
+
+    launches: list[Launch]
+    order: tuple[int, ...]
+    alignment: int
+    own: Kernel
+    own_binding: Any
+
+    def __init__(self, name: str, launches: list[Launch], order: tuple[int, ...],
+                 own: tuple[Kernel, Any]) -> None:
+        self.name = name
+        self.launches = launches
+        self.order = order
+        self.alignment = 16
+        self.own, self.own_binding = own
+
+    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Record the library's kernels, or ours where an address does not fit."""
+        backend: CudaBackend = plan.backend
+        queue: Queue = backend.queue()
+        tensor: TensorBase
+        storage: Storage
+        exported: cython.bint = False
+        fits: cython.bint = True
+        for operand in operands:
+            tensor = operand
+            storage = tensor.storage
+            if (storage.address + tensor.offset * tensor.spec.itemsize) % self.alignment:
+                fits = False
+            if storage.exported:
+                exported = True
+        for number in numbers:
+            if number != 1:
+                fits = False
+        if not fits:
+            plan.binding = self.own_binding
+            self.own.run(plan, operands, numbers)
+            return
+        space: cython.size_t = backend.workspace()
+        for launch in self.launches:
+            self.record(queue, launch, operands, space)
+        if exported:
+            queue.send("exported storage")
+
+    def record(self, queue: Queue, launch: Launch, operands: tuple[Any, ...],
+               space: cython.size_t) -> None:
+        """Record one of the launches."""
+        tensor: TensorBase
+        if not cython.compiled:
+            queue.recording = True
+        words: Words = queue.window.words
+        for place in self.order:
+            tensor = operands[place]
+            words.append(tensor.storage.address + tensor.offset * tensor.spec.itemsize)
+        words.append(space)
+        queue.finish(launch, ())

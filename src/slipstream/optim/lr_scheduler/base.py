@@ -1,0 +1,124 @@
+"""What all schedulers share."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import slipstream as ss
+from slipstream.optim.optimizer import Optimizer
+
+Rates = list[Any]
+
+
+class LRScheduler:
+    """Sets the learning rates of an optimizer's groups, one step an epoch.
+
+    A subclass defines ``get_lr``, which gives the rates at ``last_epoch`` from those now in force.
+    ``last_epoch``: -1 to start; otherwise the groups must have ``initial_lr`` (KeyError).
+    """
+
+    _get_lr_called_within_step = False
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        self.optimizer = optimizer
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", copied(group["lr"]))
+            elif "initial_lr" not in group:
+                raise KeyError("param 'initial_lr' is not specified in "
+                               f"param_groups[{number}] when resuming an optimizer")
+        self.base_lrs: Rates = [copied(group["initial_lr"]) for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        count_steps(optimizer)
+        self._step_count = 0
+        self._is_initial = False
+        self._last_lr: Rates = []
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        """Take the step to epoch 0."""
+        self._step_count = 0
+        self.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer."""
+        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a state."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> Rates:
+        """The rates that the last step set."""
+        return self._last_lr
+
+    def get_lr(self) -> Rates:
+        """The rates at ``last_epoch``."""
+        raise NotImplementedError
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go to the next epoch, or to a given one, and set the rates."""
+        if self._step_count == 1 and not getattr(self.optimizer.step, "counted", False):
+            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`.",
+                          UserWarning, stacklevel=2)
+        self._step_count += 1
+        self._advance(epoch)
+
+    def _advance(self, epoch: int | None) -> None:
+        if epoch is None:
+            self.last_epoch += 1
+            values = self.get_lr()
+        else:
+            self.last_epoch = epoch
+            closed = getattr(self, "_get_closed_form_lr", None)
+            values = self.get_lr() if closed is None else closed()
+        self._set(values)
+
+    def _set(self, values: Sequence[Any]) -> None:
+        for group, value in zip(self.optimizer.param_groups, values, strict=True):
+            if isinstance(group["lr"], ss.Tensor):
+                group["lr"].fill_(value.item() if isinstance(value, ss.Tensor) else value)
+            else:
+                group["lr"] = value
+        self._last_lr = [copied(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _current(self) -> Rates:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def _scaled(self, factor: float) -> Rates:
+        return [rate * factor for rate in self._current()]
+
+
+def copied(rate: Any) -> Any:
+    """A rate that does not change with the group's."""
+    return rate.clone() if isinstance(rate, ss.Tensor) else rate
+
+
+def count_steps(optimizer: Optimizer) -> None:
+    """Let the optimizer's steps leave a mark: a scheduler's first step should come after one."""
+    if getattr(optimizer.step, "counted", False):
+        return
+    inner = optimizer.step
+
+    @functools.wraps(inner)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    step.counted = True  # type: ignore[attr-defined]
+    optimizer.step = step  # type: ignore[method-assign]
+
+
+def listed(value: Any, optimizer: Optimizer, name: str) -> list[Any]:
+    """One value for each group; ValueError for a list of another length."""
+    count = len(optimizer.param_groups)
+    if not isinstance(value, list | tuple):
+        return [value] * count
+    if len(value) != count:
+        raise ValueError(f"{name} must have the same length as optimizer.param_groups. {name} has "
+                         f"{len(value)} values, param_groups has {count}.")
+    return list(value)

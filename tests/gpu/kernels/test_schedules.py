@@ -1,0 +1,253 @@
+"""The schedules: maps, rows and columns over shapes that take each of their ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from catalogue import host
+
+import slipstream as ss
+from gpu.kernels.formulas import DTYPES, Formula, Run, assert_close, check, cuda, numbers, shifted
+
+F32, BF16 = ss.float32, ss.bfloat16
+
+
+def add(dtype: Any) -> Formula:
+    """a + b."""
+    return Formula(lambda a, b: a + b, [dtype])
+
+
+def softmax_of(x: Any, dims: Any) -> Any:
+    """A chain of two reductions and maps."""
+    raised = (x - x.amax(dims, keepdim=True)).exp()
+    return raised / raised.sum(dims, keepdim=True)
+
+
+def normalized_of(x: Any, weight: Any, dims: Any) -> tuple[Any, Any]:
+    """A chain of reductions of maps of reductions, and a row value beside."""
+    mean = x.mean(dims, keepdim=True)
+    centred = x - mean
+    root = ((centred * centred).mean(dims, keepdim=True) + 1e-5).rsqrt()
+    return centred * root * weight, mean
+
+
+# ---- maps ----
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_maps_of_every_dtype(dtype: Any) -> None:
+    formula = add(dtype)
+    for count in (1, 5, 1000, 4099):
+        check(formula, a=cuda(numbers([count], dtype)), b=cuda(numbers([count], dtype, 1)))
+
+
+SHAPES = [
+    ((33, 64), (64,)), ((33, 65), (65,)), ((33, 65), (33, 1)), ((32, 64), (32, 1)), ((8, 8), ()),
+    ((4, 6, 8), (6, 1)), ((4, 6, 7), (6, 1)), ((4, 1, 8), (5, 1)), ((2, 3, 4, 5), (3, 1, 5)),
+    ((2, 3, 2, 3, 2), (3, 1, 3, 1)), ((2, 2, 2, 3, 2, 3), (2, 1, 3, 1, 3)),
+]
+
+
+@pytest.mark.parametrize(("shape", "other"), SHAPES)
+def test_maps_that_broadcast(shape: Any, other: Any) -> None:
+    for dtype in (ss.float32, ss.uint8):
+        check(add(dtype), a=cuda(numbers(shape, dtype)), b=cuda(numbers(other, dtype, 1)))
+
+
+def test_maps_of_mixed_dtypes() -> None:
+    for left, right in ((BF16, F32), (ss.uint8, ss.float64), (ss.bool, ss.complex64)):
+        outcome = ss.result_type(left, right)
+        formula = Formula(lambda a, b: a * b, [outcome])
+        check(formula, a=cuda(numbers([3, 1001], left)), b=cuda(numbers([3, 1001], right, 1)))
+
+
+STRIDED = {
+    "transposed": lambda x: x.transpose(0, 1),
+    "reversed": lambda x: x.flip_view() if hasattr(x, "flip_view") else x[::-1],
+    "stepped": lambda x: x[:, ::2],
+    "expanded": lambda x: x[:1].expand(48, 48),
+    "narrowed": lambda x: x[1:, 3:47],
+}
+
+
+@pytest.mark.parametrize("layout", STRIDED)
+def test_maps_of_views(layout: str) -> None:
+    view = STRIDED[layout](cuda(numbers([48, 48])))
+    other = cuda(numbers(view.shape, F32, 1))
+    check(add(F32), a=view, b=other)
+    check(add(F32), a=view, b=view)
+
+
+def test_maps_write_into_views() -> None:
+    memory = cuda(np.zeros([20, 30], np.float32))
+    for target in (memory[:, ::2], memory[3:5], memory.transpose(0, 1)[:4, 5:9], memory[1:, 1:]):
+        shape = target.shape
+        run = Run(add(F32), a=cuda(numbers(shape)), b=cuda(numbers(shape, F32, 1)))
+        run.launch([target])
+        assert_close(target, run.expected()[0])
+
+
+def test_numbers_are_arguments() -> None:
+    formula = Formula(lambda x, k: x * k, [F32])
+    x = cuda(numbers([100]))
+    runs = [check(formula, x=x, k=value) for value in (2.5, -1e-3, float("inf"))]
+    assert len({run.source() for run in runs}) == 1
+    check(Formula(lambda x, k: x * k, [ss.int32]), x=cuda(numbers([9], ss.int32)), k=-3)
+    check(Formula(lambda x, k: x * k, [ss.complex64]), x=cuda(numbers([9], ss.complex64)), k=1 + 2j)
+
+
+def test_other_sizes_need_no_other_kernel() -> None:
+    formula = add(F32)
+    sources = set()
+    for shape in ([7, 40], [12, 44], [300, 4]):
+        b = cuda(numbers(shape[1:], F32, 1))
+        sources.add(check(formula, a=cuda(numbers(shape)), b=b).source())
+    assert len(sources) == 1
+
+
+# ---- rows ----
+
+ROWS = [(7, 3), (5, 64), (3, 1000), (2, 4096), (300, 40), (2, 20000), (9, 1), (3, 4099), (1, 70000),
+        (2, 70001)]
+
+
+@pytest.mark.parametrize("shape", ROWS)
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=lambda dtype: dtype.name)
+def test_rows(shape: Any, dtype: Any) -> None:
+    x = cuda(numbers(shape, dtype))
+    check(Formula(lambda x: x.sum(-1), [dtype]), x=x)
+    check(Formula(lambda x: softmax_of(x, -1), [dtype]), x=x)
+    weight = cuda(numbers(shape[1:], dtype, 1))
+    check(Formula(lambda x, weight: normalized_of(x, weight, -1), [dtype, F32]),
+          ulps=1024.0 if dtype is F32 else 4.0, x=x, weight=weight)
+
+
+def test_row_values_given_as_operands() -> None:
+    def backward(g: Any, x: Any, weight: Any, mean: Any, root: Any) -> Any:
+        unit = (x - mean) * root
+        scaled = g * weight
+        return (scaled - scaled.mean(-1, keepdim=True)
+                - unit * (scaled * unit).mean(-1, keepdim=True)) * root
+
+    formula = Formula(backward, [BF16], rows=("mean", "root"))
+    for shape in ((6, 64), (3, 5000)):
+        line = [shape[0], 1]
+        check(formula, ulps=8.0, g=cuda(numbers(shape, BF16)), x=cuda(numbers(shape, BF16, 1)),
+              weight=cuda(numbers(shape[1:], BF16, 2)), mean=cuda(numbers(line, F32, 3)),
+              root=cuda(np.abs(numbers(line, F32, 4))))
+
+
+# ---- columns ----
+
+COLUMNS = [(7, 3), (5, 64), (300, 1000), (1000, 33), (20000, 8), (3, 4, 50), (2, 500, 130),
+           (2, 3, 1)]
+
+
+@pytest.mark.parametrize("shape", COLUMNS)
+@pytest.mark.parametrize("dtype", [BF16, F32, ss.int32, ss.complex64], ids=lambda each: each.name)
+def test_columns(shape: Any, dtype: Any) -> None:
+    x, dim = cuda(numbers(shape, dtype)), len(shape) - 2
+    check(Formula(lambda x: x.sum(dim), [dtype]), ulps=256.0, x=x)
+    if dtype is ss.complex64:
+        return
+    check(Formula(lambda x: x.argmax(dim), [ss.int64]), x=x)
+    if dtype is not ss.int32:
+        check(Formula(lambda x: (softmax_of(x, dim), x.amax(dim)), [dtype, dtype]), x=x)
+
+
+def test_images_are_normalized_over_three_dims() -> None:
+    formula = Formula(lambda x, weight: normalized_of(x, weight, (0, 2, 3)), [F32, F32])
+    for shape in ((4, 5, 4, 8), (4, 5, 7, 7), (64, 3, 32, 40), (2, 6, 1, 1)):
+        weight = cuda(numbers([shape[1], 1, 1], F32, 1))
+        x = numbers(shape)
+        check(formula, ulps=1024.0, x=cuda(x), weight=weight)
+        last = cuda(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).permute(0, 3, 1, 2)
+        check(formula, ulps=1024.0, x=last, weight=weight)
+
+
+# ---- all kinds of reductions ----
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_reductions_of_every_dtype(dtype: Any) -> None:
+    for shape in ((4, 37), (70, 4)):
+        plain = numbers(shape, dtype)
+        for x in (cuda(plain), cuda(plain)[:, ::-1], cuda(plain.T.copy()).transpose(0, 1)):
+            if dtype is ss.bool:
+                check(Formula(lambda x: (x.any(-1), x.all(0)), [dtype, dtype])
+                      if shape[0] == shape[1] else Formula(lambda x: x.any(-1), [dtype]), x=x)
+            else:
+                check(Formula(lambda x: x.sum((0, 1)), [dtype]), x=x)
+                check(Formula(lambda x: x.prod(-1), [dtype]), ulps=256.0, x=x)
+            if dtype.kind != "complex":
+                check(Formula(lambda x: (x.amin(-1), x.amax(-1)), [dtype, dtype]), x=x)
+                check(Formula(lambda x: x.argmin(0), [ss.int64]), x=x)
+                check(Formula(lambda x: x.argmax(-1), [ss.int64]), x=x)
+
+
+def test_first_of_equal_extremes_and_nan_first() -> None:
+    for shape in ((3, 40), (3, 5000), (1, 70000)):
+        x = np.zeros(shape, np.float32)
+        x[0, 7] = x[0, -1] = 1.0
+        if shape[0] > 1:
+            x[1, 5] = x[1, 30] = np.nan
+            x[2] = -np.inf
+        run = check(Formula(lambda x: (x.argmax(-1), x.argmin(-1)), [ss.int64, ss.int64]), x=cuda(x))
+        assert host(run.results[0])[0, 0] == 7
+        down = check(Formula(lambda x: x.argmax(0), [ss.int64]), x=cuda(x.T.copy()))
+        assert host(down.results[0])[0, 0] == 7
+        if shape[0] > 1:
+            assert host(run.results[0])[1:, 0].tolist() == [5, 0]
+
+
+def test_no_elements() -> None:
+    total = Formula(lambda x: x.sum(-1), [F32])
+    assert check(total, x=cuda(np.zeros([0, 5], np.float32))).launches() == 0
+    assert check(total, x=cuda(np.zeros([3, 0], np.float32))).launches() == 1
+    soft = Formula(lambda x: softmax_of(x, -1), [F32])
+    assert check(soft, x=cuda(np.zeros([3, 0], np.float32))).launches() == 0
+    assert check(add(F32), a=cuda(np.zeros([0], np.float32)),
+                 b=cuda(np.zeros([0], np.float32))).launches() == 0
+    down = Formula(lambda x: x.sum(0), [F32])
+    assert check(down, x=cuda(np.zeros([0, 5], np.float32))).launches() == 1
+
+
+# ---- laws ----
+
+
+def test_alignment_changes_no_bit() -> None:
+    for dtype in (ss.uint8, BF16, F32):
+        for shape, dims in (((4096,), 0), ((6, 1000), -1), ((128, 64), 0), ((70000,), 0)):
+            x = numbers(shape, dtype)
+            formula = Formula(lambda x, dims=dims: x.sum(dims), [F32])
+            both = [Run(formula, x=each).launch() for each in (cuda(x), shifted(x))]
+            assert host(both[0].results[0]).tobytes() == host(both[1].results[0]).tobytes()
+            twice = Formula(lambda x: x + x, [dtype])
+            both = [Run(twice, x=each).launch() for each in (cuda(x), shifted(x))]
+            assert host(both[0].results[0]).tobytes() == host(both[1].results[0]).tobytes()
+
+
+def test_results_may_take_the_place_of_operands() -> None:
+    for shape in ((5, 64), (2, 3000), (3, 20000), (1, 70000)):
+        x = cuda(numbers(shape))
+        run = Run(Formula(lambda x: softmax_of(x, -1), [F32]), x=x)
+        wanted = run.expected()[0]
+        run.launch([x])
+        assert_close(x, wanted)
+    for shape in ((64, 5), (3000, 70)):
+        x = cuda(numbers(shape))
+        run = Run(Formula(lambda x: softmax_of(x, 0), [F32]), x=x)
+        wanted = run.expected()[0]
+        run.launch([x])
+        assert_close(x, wanted)
+
+
+def test_launches() -> None:
+    soft = Formula(lambda x: softmax_of(x, -1), [F32])
+    assert check(soft, x=cuda(numbers([64, 300]))).launches() == 1
+    assert check(soft, x=cuda(numbers([1, 70000]))).launches() == 3
+    total = Formula(lambda x: x.sum((0, 1)), [F32])
+    assert check(total, x=cuda(numbers([70, 1000]))).launches() == 2
+    assert check(total, x=cuda(numbers([7, 1000]))).launches() == 1
