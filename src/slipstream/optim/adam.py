@@ -102,23 +102,31 @@ class Adam(Optimizer):
         with ss.set_grad_enabled(self.defaults["differentiable"]):
             for group in self.param_groups:
                 rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
+                # Parameters that began together are at the same step: one set of numbers.
+                known: dict[float, dict[str, float]] = {}
                 for parameter in trained(group):
-                    self._update(rule, parameter, group)
+                    state = self.state[parameter]
+                    if not state:
+                        state.update(adam_state(parameter, rule.amsgrad))
+                    state["step"] += 1
+                    step = state["step"].item()
+                    if step not in known:
+                        known[step] = adam_numbers(group, step)
+                    self._update(rule, parameter, state, known[step])
         return loss
 
-    def _update(self, rule: AdamRule, parameter: ss.Tensor, group: Group) -> None:
-        state = self.state[parameter]
-        if not state:
-            state.update(adam_state(parameter, rule.amsgrad))
-        state["step"] += 1
-        targets = {"parameter": parameter}
-        targets.update((name, value) for name, value in state.items() if name != "step")
+    def _update(self, rule: AdamRule, parameter: ss.Tensor, state: dict[str, ss.Tensor],
+                numbers: dict[str, float]) -> None:
+        targets = {"parameter": parameter, "exp_avg": state["exp_avg"],
+                   "exp_avg_sq": state["exp_avg_sq"]}
+        if rule.amsgrad:
+            targets["max_exp_avg_sq"] = state["max_exp_avg_sq"]
         inputs = {"gradient": parameter.grad}
         if parameter.is_complex():
             # Real and imaginary part are updated as numbers of their own.
             targets = {name: ss.view_as_real(value) for name, value in targets.items()}
             inputs = {"gradient": ss.view_as_real(parameter.grad)}
-        apply_update(rule, targets, inputs, adam_numbers(group, state["step"].item()))
+        apply_update(rule, targets, inputs, numbers)
 
 
 class AdamW(Adam):

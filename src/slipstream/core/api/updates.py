@@ -36,7 +36,8 @@ def apply_update(formula: Update, targets: Mapping[str, Any], inputs: Mapping[st
     state.grad_enabled = False
     modes.note_site(state)
     try:
-        op.update(state, (*targets.values(), *inputs.values()), tuple(numbers.values()))
+        op.update(state, (*targets.values(), *inputs.values()),
+                  tuple([float(number) for number in numbers.values()]))
     finally:
         state.grad_enabled = before
 

@@ -206,14 +206,17 @@ def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
     """g^T @ input, over all leading dims."""
     if weight_spec.ndim == 1:
         return (g.unsqueeze(-1) * conj(input)).reshape((-1, weight_spec.shape[0])).sum(0)
-    rows = g.reshape((-1, weight_spec.shape[0]))
-    return ops.matmul(_turned(rows), conj(input).reshape((-1, weight_spec.shape[1])))
+    known = conj(input)
+    if g.spec.ndim != 2:
+        g = g.reshape((-1, weight_spec.shape[0]))
+        known = known.reshape((-1, weight_spec.shape[1]))
+    return ops.matmul.call2(_turned(g), known)
 
 
 def _input_grad(g: Any, weight: Any) -> Any:
     if weight.spec.ndim == 1:
         return g.unsqueeze(-1) * conj(weight)
-    return ops.matmul(g, conj(weight))
+    return ops.matmul.call2(g, conj(weight))
 
 
 def _turned_spec(spec: Any) -> Any:

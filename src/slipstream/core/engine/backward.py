@@ -1,4 +1,3 @@
-# cython: annotation_typing=False
 """The backward walk: nodes in the reverse order of their recording, each when it is complete."""
 
 from __future__ import annotations
@@ -7,6 +6,8 @@ import heapq
 import sys
 from typing import Any
 
+import cython
+
 from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.tape import tape
@@ -14,7 +15,9 @@ from slipstream.core.engine.views import operations
 from slipstream.core.launch.door import door
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import decode_site, modes
-from slipstream.core.vocab.records import Node, Spec, Storage, TensorBase
+from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
+
+__all__ = ["GradRecord", "Walk", "run_backward"]
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
          "after they have already been freed). Saved intermediate values of the graph are freed "
@@ -35,14 +38,23 @@ checks = Checks()
 class Walk:
     """One backward: the gradients that wait at nodes, and how many more each node expects."""
 
+    retain_graph: bool
+    create_graph: bool
+    accumulate: bool
+    grads: dict[Node, list[Any]]
+    expected: dict[Node, int]
+    ready: list[tuple[int, int, Node]]
+    wanted: dict[tuple[Node, int], Any]
+    needed: set[Node] | None
+
     def __init__(self, retain_graph: bool, create_graph: bool) -> None:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
-        self.grads: dict[Node, list[Any]] = {}
-        self.expected: dict[Node, int] = {}
-        self.ready: list[tuple[int, int, Node]] = []
-        self.wanted: dict[tuple[Node, int], Any] = {}
-        self.needed: set[Node] | None = None
+        self.grads = {}
+        self.expected = {}
+        self.ready = []
+        self.wanted = {}
+        self.needed = None
         self.accumulate = True
 
     def give(self, node: Node, place: int, grad: TensorBase) -> None:
@@ -59,18 +71,22 @@ class Walk:
 
     def count(self, roots: list[Node]) -> None:
         """How many edges lead to each node that can be reached."""
-        seen = set(roots)
-        stack = list(seen)
+        expected: dict = self.expected
+        stack: list = list(roots)
+        node: Node
+        for root in roots:
+            expected[root] = 0
         while stack:
             node = stack.pop()
-            self.expected.setdefault(node, 0)
             for target in node.edges:
                 if target is None:
                     continue
-                self.expected[target] = self.expected.get(target, 0) + 1
-                if target not in seen:
-                    seen.add(target)
+                before = expected.get(target)
+                if before is None:
+                    expected[target] = 1
                     stack.append(target)
+                else:
+                    expected[target] = before + 1
 
     def restrict(self, targets: set[Node]) -> None:
         """Only nodes from which a target can be reached need to run, and leaves among these."""
@@ -116,7 +132,7 @@ class Walk:
         if node.saved is None:
             raise RuntimeError(AGAIN)
         rule = node.rule
-        if len(grads) > 1 and rule.materializes and any(grad is None for grad in grads):
+        if len(grads) > 1 and rule.materializes and None in grads:
             grads = [_zeros(grad, spec, grads) for grad, spec in zip(grads, node.outputs,
                                                                      strict=True)]
         if node.hooks:
@@ -125,10 +141,20 @@ class Walk:
         if len(results) != len(node.edges):
             raise RuntimeError(f"{rule.name} returned {len(results)} gradients for "
                                f"{len(node.edges)} inputs")
-        fitted: list[Any] = []
-        for edge, grad, spec in zip(node.edges, results, node.inputs, strict=True):
-            fitted.append(None if edge is None or grad is None
-                          else fit(grad, spec, node, len(fitted)))
+        fitted: list = []
+        spec: Spec
+        tensor: TensorBase
+        place: cython.Py_ssize_t
+        for place in range(len(results)):
+            grad = results[place]
+            if node.edges[place] is None or grad is None:
+                fitted.append(None)
+                continue
+            tensor = grad
+            spec = node.inputs[place]
+            if tensor.spec.shape != spec.shape or tensor.spec.dtype is not spec.dtype:
+                grad = fit(grad, spec, node, place)
+            fitted.append(grad)
         if checks.nan:
             _check_nan(node, fitted)
         if node.hooks:
@@ -140,13 +166,18 @@ class Walk:
     def release(self, node: Node, results: list[Any]) -> None:
         """Hand results on along the edges; nodes that now have everything become ready."""
         places = node.places
-        for place, target in enumerate(node.edges):
+        place: cython.Py_ssize_t
+        known: cython.Py_ssize_t = len(results)
+        left: cython.Py_ssize_t
+        for place in range(len(node.edges)):
+            target = node.edges[place]
             if target is None:
                 continue
-            if place < len(results) and results[place] is not None:
+            if place < known and results[place] is not None:
                 self.give(target, 0 if places is None else places[place], results[place])
-            self.expected[target] -= 1
-            if self.expected[target] == 0:
+            left = self.expected[target] - 1
+            self.expected[target] = left
+            if left == 0:
                 self.push(target)
 
 
@@ -189,7 +220,7 @@ def _reduces_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 def accumulate_leaf(node: Node, grads: list[Any], create_graph: bool) -> None:
     """Add a gradient, the only one of the list, to a leaf's ``grad``."""
-    record: Any = node
+    record: GradRecord = node  # type: ignore[assignment]
     if record.grad is not None:
         if create_graph:
             record.grad = operations.accumulate(record.grad, grads[0])

@@ -66,7 +66,8 @@ class Kernel:
         self.name = self.__name__ = self.signature.name
         self.parameters: list[Parameter] = self.signature.parameters
         self.file = file or f"{self.name}.cu"
-        self.code = KernelCode(self.name, self.source.compiled_text(self.file), options)
+        self.code = KernelCode(self.name, self.source.compiled_text(self.file),
+                               self.source.options)
         self.code.with_prelude = False
         self.op = CustomOp(self.name)
         self.launchers: dict[Any, Launcher] = {}

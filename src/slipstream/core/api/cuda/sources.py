@@ -26,6 +26,7 @@ COMPLAINTS = (
 )
 QUOTED = re.compile(r"[‘'\"]([^‘’'\"]+)[’'\"]")
 MOST_ERRORS = 5
+DEFINES = ("--define-macro=", "-D")
 # The host's compiler sees other names than the user wrote.
 SIMULATED_NAMES = re.compile(r"slip_global_|slip_pointer<([^<>]*)>")
 
@@ -35,7 +36,8 @@ class Source:
 
     def __init__(self, text: str, options: tuple[str, ...]) -> None:
         self.text = text
-        self.options = options
+        self.defined = [each for each in options if each.startswith(DEFINES)]
+        self.options = tuple(each for each in options if not each.startswith(DEFINES))
         self.kernels = Reader(text, options).kernels()
         self.edits = sorted(
             {*self._includes(), *(edit for each in self.kernels for edit in each.edits)})
@@ -78,8 +80,17 @@ class Source:
             parts += [self.text[place:start], text]
             place = start + taken
         parts.append(self.text[place:])
-        heading = f'#line 1 "{file}"\n'
-        return f"#line 1 \"prelude.h\"\n{PRELUDE.read_text()}{heading}{''.join(parts)}"
+        return "".join(['#line 1 "prelude.h"\n', PRELUDE.read_text(), *self._definitions(),
+                        f'#line 1 "{file}"\n', *parts])
+
+    def _definitions(self) -> list[str]:
+        """What options define, after the prelude: a user's T is not the prelude's."""
+        found = []
+        for option in self.defined:
+            name, equals, value = option.removeprefix(DEFINES[0]).removeprefix(
+                DEFINES[1]).strip().partition("=")
+            found.append(f"#define {name} {value if equals else 1}\n")
+        return found
 
     def user_column(self, line: int, column: int) -> int:
         """The column in the user's line of a column in the compiled one; from 0."""

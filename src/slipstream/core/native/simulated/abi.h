@@ -3,6 +3,7 @@
 #define SLIP_ABI_H
 
 #define SLIP_WARP 32
+#define SLIP_PAGE 4096
 
 /* Kinds of access, as bits of the marks that a kernel leaves for each byte it touches. */
 #define SLIP_READ 1
@@ -35,11 +36,13 @@ typedef struct slip_triple {
     unsigned x, y, z;
 } slip_triple;
 
-/* A run of bytes that a kernel may touch; `touch` has a mark for each byte, or is null. */
+/* A run of bytes that a kernel may touch; `touch` has a mark for each byte, or is null, and `pages`
+   one for each page that has marks. */
 typedef struct slip_block {
     char *start;
     unsigned long long size;
-    unsigned char *touch;
+    unsigned char *touch, *pages;
+    unsigned long long first;    /* of its bytes among those that `pages` stands for */
     unsigned long long identity; /* which block it is among all ever handed out, 0: none */
 } slip_block;
 

@@ -8,6 +8,16 @@ typedef struct part {
     u64 start, end;
 } part;
 
+/* Who wrote a byte last, and who read it since. */
+typedef struct history {
+    uint32_t writer, readers;
+} history;
+
+/* A page's history: one for all its bytes, or one for each. */
+typedef struct page {
+    history all, *bytes;
+} page;
+
 /* What one call of the driver gave out: memory, or addresses behind which memory is mapped. */
 typedef struct unit {
     u64 start, size;
@@ -15,7 +25,8 @@ typedef struct unit {
     part *parts;
     unsigned part_count;
     unsigned char *touch; /* a mark for each byte, while a kernel runs */
-    uint32_t *writes, *reads; /* who wrote each byte last, and who read it since */
+    unsigned char *pages; /* a mark for each page that has marks */
+    page *history;
 } unit;
 
 /* A block from `born` until `dead`, in moments: the count of blocks handed out and taken back. */
@@ -206,6 +217,23 @@ API int slip_is_mapped(world *w, u64 address, u64 nbytes) {
     return p && nbytes <= p->end - address;
 }
 
+static u64 pages_of(const unit *u) { return u->size / SLIP_PAGE + 1; }
+
+static void watch(unit *u) {
+    if (u->touch) return;
+    u->touch = (unsigned char *)shadow_new(u->size);
+    u->pages = (unsigned char *)shadow_new(pages_of(u));
+    u->history = (page *)shadow_new(pages_of(u) * sizeof(page));
+}
+
+static void unwatch(unit *u) {
+    if (!u->touch) return;
+    for (u64 i = 0; i < pages_of(u); i++) free(u->history[i].bytes);
+    munmap(u->touch, u->size);
+    munmap(u->pages, pages_of(u));
+    munmap(u->history, pages_of(u) * sizeof(page));
+}
+
 static void forget_blocks(world *w, u64 start, u64 size);
 
 API void slip_unit_remove(world *w, u64 start) {
@@ -213,20 +241,11 @@ API void slip_unit_remove(world *w, u64 start) {
     if (!n || w->units[n - 1]->start != start) return;
     unit *u = w->units[n - 1];
     forget_blocks(w, u->start, u->size);
-    if (u->touch) munmap(u->touch, u->size);
-    if (u->writes) munmap(u->writes, 4 * u->size);
-    if (u->reads) munmap(u->reads, 4 * u->size);
+    unwatch(u);
     memmove(w->units + n - 1, w->units + n, (w->unit_count - n) * sizeof *w->units);
     w->unit_count--;
     free(u->parts);
     free(u);
-}
-
-static void watch(unit *u) {
-    if (u->touch) return;
-    u->touch = (unsigned char *)shadow_new(u->size);
-    u->writes = (uint32_t *)shadow_new(4 * u->size);
-    u->reads = (uint32_t *)shadow_new(4 * u->size);
 }
 
 /* -- blocks -- */
@@ -387,7 +406,9 @@ static const slip_block *find(slip_context *c, u64 address) {
     int real = b != &nowhere && b != &unmapped && b != &foreign;
     if (real && here->race && !owner->mapped && !b->touch) {
         watch(owner);
-        if (owner->touch) b->touch = owner->touch + ((u64)b->start - owner->start);
+        b->first = (u64)b->start - owner->start;
+        b->touch = owner->touch + b->first;
+        b->pages = owner->pages;
     }
     return b;
 }

@@ -89,7 +89,7 @@ template <class T> struct slip_is_class {
 
 /* -- checked access -- */
 
-static const slip_block slip_anywhere = {0, ~0ull, 0, 0};
+static const slip_block slip_anywhere = {0, ~0ull, 0, 0, 0, 0};
 
 template <int N> struct slip_word {};
 template <> struct slip_word<1> { typedef unsigned char type; };
@@ -113,7 +113,11 @@ inline void *slip_check(const slip_block *block, const void *at, int access) {
     if (__builtin_expect(offset >= block->size || block->size - offset < N
                          || ((unsigned long long)at & (Align - 1)), 0))
         return slip_now->refuse(slip_now, block, at, N, access);
-    if (block->touch) slip_mark<N>(block->touch + offset, access);
+    if (block->touch) {
+        slip_mark<N>(block->touch + offset, access);
+        block->pages[(block->first + offset) / SLIP_PAGE] = 1;
+        if (N & (N - 1)) block->pages[(block->first + offset + N - 1) / SLIP_PAGE] = 1;
+    }
     return (void *)at;
 }
 

@@ -1,7 +1,8 @@
 /* Races: two works touch a byte, one of them writes, and nothing puts them in order.
 
    Work carries a vector clock: for each slot (the host, each stream) how far it is ordered after
-   it.  Of each byte is kept who wrote it last and who read it since. */
+   it.  Of each byte is kept who wrote it last and who read it since,
+   of a page whose bytes were all touched alike only once. */
 
 #define ATOMIC_BIT 0x80000000u
 
@@ -60,52 +61,99 @@ static void check_readers(world *w, u64 address, uint32_t readers, int access) {
         if (unordered(w, set->ids[i])) report_race(w, address, set->ids[i], access, SLIP_READ);
 }
 
-/* Bytes with one history. */
-static void settle_equal(world *w, unit *u, u64 first, u64 count, int access) {
-    uint32_t writer = u->writes[first], readers = u->reads[first];
-    uint32_t id = writer & ~ATOMIC_BIT, value;
-    int atomics = (writer & ATOMIC_BIT) && access == SLIP_ATOMIC;
-    if (!atomics && unordered(w, id))
-        report_race(w, u->start + first, id, access, SLIP_WRITE);
+/* Bytes with one history, of which `address` is the first: what their history is now. */
+static history settled(world *w, u64 address, history past, int access) {
+    uint32_t id = past.writer & ~ATOMIC_BIT;
+    int atomics = (past.writer & ATOMIC_BIT) && access == SLIP_ATOMIC;
+    if (!atomics && unordered(w, id)) report_race(w, address, id, access, SLIP_WRITE);
     if (access == SLIP_READ) {
-        value = with_reader(w, readers);
-        if (value != readers)
-            for (u64 i = first; i < first + count; i++) u->reads[i] = value;
-        return;
+        past.readers = with_reader(w, past.readers);
+        return past;
     }
-    check_readers(w, u->start + first, readers, access);
-    value = w->work_id | (access == SLIP_ATOMIC ? ATOMIC_BIT : 0);
-    for (u64 i = first; i < first + count; i++) u->writes[i] = value;
-    if (readers) memset(u->reads + first, 0, count * sizeof *u->reads);
+    check_readers(w, address, past.readers, access);
+    return (history){w->work_id | (access == SLIP_ATOMIC ? ATOMIC_BIT : 0), 0};
 }
 
+#define RUN 16
+static int equal_run(const history *values, history value) {
+    uint32_t different = 0;
+    for (int i = 0; i < RUN; i++)
+        different |= (values[i].writer ^ value.writer) | (values[i].readers ^ value.readers);
+    return !different;
+}
+
+static int same(history a, history b) { return a.writer == b.writer && a.readers == b.readers; }
+
+/* Bytes of a page whose bytes have histories of their own. */
+static void settle_each(world *w, u64 address, history *bytes, u64 count, int access) {
+    for (u64 first = 0, next; first < count; first = next) {
+        history past = bytes[first], now;
+        next = first + 1;
+        while (next + RUN <= count && equal_run(bytes + next, past)) next += RUN;
+        while (next < count && same(bytes[next], past)) next++;
+        now = settled(w, address + first, past, access);
+        if (!same(now, past))
+            for (u64 i = first; i < next; i++) bytes[i] = now;
+    }
+}
+
+static void settle_page(world *w, unit *u, u64 first, u64 count, int access) {
+    page *p = &u->history[first / SLIP_PAGE];
+    u64 offset = first % SLIP_PAGE;
+    if (count == SLIP_PAGE && !p->bytes) {
+        p->all = settled(w, u->start + first, p->all, access);
+        return;
+    }
+    if (!p->bytes) {
+        p->bytes = (history *)malloc(SLIP_PAGE * sizeof(history));
+        for (int i = 0; i < SLIP_PAGE; i++) p->bytes[i] = p->all;
+    }
+    settle_each(w, u->start + first, p->bytes + offset, count, access);
+    if (count == SLIP_PAGE && access != SLIP_READ) {
+        p->all = p->bytes[0];
+        free(p->bytes);
+        p->bytes = 0;
+    }
+}
+
+/* The running work touches a range of a unit in one way. */
 static void settle(world *w, unit *u, u64 first, u64 count, int access) {
     if (access & SLIP_WRITE) access = SLIP_WRITE;
     else if (access & SLIP_ATOMIC) access = access & SLIP_READ ? SLIP_WRITE : SLIP_ATOMIC;
-    for (u64 end = first + count, next; first < end; first = next) {
-        uint32_t writer = u->writes[first], readers = u->reads[first];
-        next = first + 1;
-        while (next < end && u->writes[next] == writer && u->reads[next] == readers) next++;
-        settle_equal(w, u, first, next - first, access);
+    while (count) {
+        u64 here_now = SLIP_PAGE - first % SLIP_PAGE;
+        if (here_now > count) here_now = count;
+        settle_page(w, u, first, here_now, access);
+        first += here_now;
+        count -= here_now;
     }
 }
 
-/* The marks that a kernel left in a block. */
-static void settle_marks(world *w, unit *u, const slip_block *b) {
-    unsigned char *marks = b->touch;
-    u64 base = (u64)b->start - u->start, i = 0, next, word;
-    while (i < b->size) {
-        if (!marks[i]) {
-            i++;
-            while (!(i & 7) && i + 8 <= b->size && (memcpy(&word, marks + i, 8), !word)) i += 8;
-            continue;
-        }
-        next = i + 1;
-        while (next < b->size && marks[next] == marks[i]) next++;
-        settle(w, u, base + i, next - i, marks[i]);
-        memset(marks + i, 0, next - i);
-        i = next;
+static u64 settle_some(world *w, unit *u, u64 first, u64 end) {
+    unsigned char *marks = u->touch;
+    u64 next = first + 1, word, pattern = marks[first] * 0x0101010101010101ull;
+    while (next + 8 <= end && (memcpy(&word, marks + next, 8), word == pattern)) next += 8;
+    while (next < end && marks[next] == marks[first]) next++;
+    if (marks[first]) {
+        settle(w, u, first, next - first, marks[first]);
+        memset(marks + first, 0, next - first);
     }
+    return next;
+}
+
+/* The marks that a kernel left in a block, on the pages where it left some. */
+static void settle_marks(world *w, unit *u, const slip_block *b) {
+    u64 start = (u64)b->start - u->start, end = start + b->size;
+    for (u64 page = start / SLIP_PAGE; page * SLIP_PAGE < end; page++) {
+        u64 first = page * SLIP_PAGE, last = first + SLIP_PAGE;
+        if (!u->pages[page]) continue;
+        if (first < start) first = start;
+        while (last < end && u->pages[last / SLIP_PAGE]) last += SLIP_PAGE;
+        if (last > end) last = end;
+        for (u64 at = first; at < last;) at = settle_some(w, u, at, last);
+        page = (last - 1) / SLIP_PAGE;
+    }
+    memset(u->pages + start / SLIP_PAGE, 0, (end - 1) / SLIP_PAGE - start / SLIP_PAGE + 1);
 }
 
 /* -- a piece of work -- */
@@ -145,7 +193,7 @@ API int slip_access(world *w, u64 address, u64 nbytes, int access) {
     }
     if (!w->race || u->mapped) return 1;
     watch(u);
-    if (u->writes) settle(w, u, address - u->start, nbytes, access);
+    settle(w, u, address - u->start, nbytes, access);
     return 1;
 }
 
@@ -178,6 +226,8 @@ API unsigned slip_run(world *w, const slip_kernel *kernel, const slip_triple *si
     machine.image = image;
     machine.threads = sizes[1].x * sizes[1].y * sizes[1].z;
     machine.blocks = (u64)sizes[0].x * sizes[0].y * sizes[0].z;
+    machine.warps = (machine.threads + SLIP_WARP - 1) / SLIP_WARP;
+    place_threads(sizes[1]);
     machine.started = machine.threads;
     machine.live = machine.waiting = 0;
     machine.ready_count = 0;
@@ -190,6 +240,6 @@ API unsigned slip_run(world *w, const slip_kernel *kernel, const slip_triple *si
     machine.block_first = draw(machine.blocks < 0xffffffffu ? (unsigned)machine.blocks : 0xffffffffu);
     run_blocks();
     for (unsigned i = 0; w->race && i < w->used_count; i++)
-        if (w->used[i].touch) settle_marks(w, w->used_units[i], &w->used[i]);
+        if (w->used[i].touch && w->used[i].size) settle_marks(w, w->used_units[i], &w->used[i]);
     return fault_count;
 }

@@ -56,7 +56,9 @@ typedef struct launch {
     int made, idle_count, ready_count;
     fiber *current;
     unsigned threads, started, live, waiting, votes;
-    unsigned warp_first, warp_step, lane_first;
+    unsigned warps, warp, warp_started, width, lane, lane_first; /* who starts next */
+    unsigned lanes_waiting; /* threads in operations of their warp */
+    slip_triple places[MAX_FIBERS], placed_for;
     u64 blocks, block_number, block_first, block_step;
     u64 random;
     int abandoned, poison;
@@ -161,8 +163,6 @@ static void fiber_main(void) {
 
 /* -- blocks and threads -- */
 
-static unsigned whole_warps(void) { return (machine.threads + SLIP_WARP - 1) / SLIP_WARP; }
-
 static unsigned common(u64 a, u64 b) {
     while (b) {
         u64 rest = a % b;
@@ -178,6 +178,8 @@ static u64 a_step(u64 count) {
     return step;
 }
 
+static void begin_warp(unsigned warp);
+
 static void begin_block(void) {
     slip_context *c = &machine.context;
     u64 number = (machine.block_first + machine.block_number * machine.block_step)
@@ -186,9 +188,9 @@ static void begin_block(void) {
     c->block.y = (unsigned)(number / c->grid_dim.x % c->grid_dim.y);
     c->block.z = (unsigned)(number / c->grid_dim.x / c->grid_dim.y);
     machine.block_number++;
-    machine.started = machine.live = machine.waiting = machine.votes = 0;
-    machine.warp_first = draw(whole_warps());
+    machine.started = machine.live = machine.waiting = machine.votes = machine.lanes_waiting = 0;
     machine.lane_first = draw(SLIP_WARP);
+    begin_warp(draw(machine.warps));
     memset(machine.lanes, 0, machine.threads * sizeof *machine.lanes);
     if (machine.poison) {
         const slip_image *image = machine.image;
@@ -198,36 +200,44 @@ static void begin_block(void) {
     }
 }
 
-/* The n-th thread to start: warps in turn from a drawn one, lanes in turn from a drawn one. */
-static unsigned thread_at(unsigned n) {
-    unsigned warps = whole_warps(), last = warps - 1;
-    unsigned in_last = machine.threads - last * SLIP_WARP;
-    unsigned before = last >= machine.warp_first ? last - machine.warp_first
-                                                 : warps - machine.warp_first + last;
-    unsigned turn = n / SLIP_WARP, lane = n % SLIP_WARP, width = SLIP_WARP;
-    if (n >= before * SLIP_WARP) {
-        if (n < before * SLIP_WARP + in_last) {
-            turn = before;
-            lane = n - before * SLIP_WARP;
-            width = in_last;
-        } else {
-            unsigned rest = n - before * SLIP_WARP - in_last;
-            turn = before + 1 + rest / SLIP_WARP;
-            lane = rest % SLIP_WARP;
-        }
+/* The next warp from which threads start; the last one of a block may be narrower. */
+static void begin_warp(unsigned warp) {
+    unsigned left = machine.threads - warp * SLIP_WARP;
+    machine.warp = warp;
+    machine.warp_started = 0;
+    machine.width = left < SLIP_WARP ? left : SLIP_WARP;
+    machine.lane = machine.lane_first % machine.width;
+}
+
+/* Threads start warp after warp from a drawn one, and within a warp from a drawn lane. */
+static unsigned next_to_start(void) {
+    if (machine.warp_started == machine.width) {
+        unsigned next = machine.warp + 1;
+        begin_warp(next == machine.warps ? 0 : next);
     }
-    return (turn + machine.warp_first) % warps * SLIP_WARP + (lane + machine.lane_first) % width;
+    unsigned linear = machine.warp * SLIP_WARP + machine.lane;
+    machine.warp_started++;
+    if (++machine.lane == machine.width) machine.lane = 0;
+    machine.started++;
+    return linear;
+}
+
+/* Where each thread of a block of this shape lies. */
+static void place_threads(slip_triple dim) {
+    slip_triple *last = &machine.placed_for, *at = machine.places;
+    if (last->x == dim.x && last->y == dim.y && last->z == dim.z) return;
+    *last = dim;
+    for (unsigned z = 0; z < dim.z; z++)
+        for (unsigned y = 0; y < dim.y; y++)
+            for (unsigned x = 0; x < dim.x; x++) *at++ = (slip_triple){x, y, z};
 }
 
 static void start_thread(fiber *f) {
-    slip_context *c = &machine.context;
-    unsigned linear = thread_at(machine.started++);
+    unsigned linear = next_to_start();
     f->linear = linear;
     f->running = 1;
-    f->thread.x = linear % c->block_dim.x;
-    f->thread.y = linear / c->block_dim.x % c->block_dim.y;
-    f->thread.z = linear / c->block_dim.x / c->block_dim.y;
-    c->thread = f->thread;
+    f->thread = machine.places[linear];
+    machine.context.thread = f->thread;
     machine.lanes[linear] = f;
     machine.live++;
 }
@@ -304,6 +314,7 @@ static void try_warp(unsigned warp_number, unsigned mask) {
     for (unsigned i = 0; i < SLIP_WARP; i++) {
         if (!(there >> i & 1)) continue;
         warp[i]->lane_waits = 0;
+        machine.lanes_waiting--;
         make_ready(warp[i]);
     }
 }
@@ -315,7 +326,7 @@ static void end_thread(fiber *f) {
     machine.lanes[f->linear] = gone;
     if (machine.started == machine.threads && machine.live && machine.waiting == machine.live)
         release_barrier();
-    for (unsigned i = 0; i < SLIP_WARP && first + i < machine.threads; i++) {
+    for (unsigned i = 0; machine.lanes_waiting && i < SLIP_WARP && first + i < machine.threads; i++) {
         fiber *other = machine.lanes[first + i];
         if (other && other != gone && other->lane_waits) try_warp(warp_number, other->mask);
     }
@@ -363,6 +374,7 @@ static u64 together(slip_context *c, unsigned mask, int what, u64 value, int sou
     f->value = value;
     f->source = source;
     f->lane_waits = 1;
+    machine.lanes_waiting++;
     try_warp(f->linear / SLIP_WARP, f->mask);
     wait_here(f);
     return f->result;

@@ -22,7 +22,7 @@ SHARED = ("-shared", "-fPIC", "-g0", "-pipe", "-ffp-contract=off", "-fno-math-er
 # Kernels are compiled often and run little.
 KERNEL = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-w",
           "-x", "c++")
-ENGINE = ("-std=gnu11", "-O2", "-x", "c")
+ENGINE = ("-std=gnu11", "-O3", "-x", "c")
 DIGEST = 32
 MISSING = ("the simulated driver builds kernels with a C++ compiler, and none was found: install "
            "g++ or clang++ (Debian and Ubuntu: apt install g++; macOS: xcode-select --install), "

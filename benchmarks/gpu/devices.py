@@ -1,0 +1,73 @@
+"""Figures of the device's side: bandwidth of generated kernels, products, custom kernels."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import slipstream as ss
+import torch
+from gpu.timing import Row, device_time, enqueue, ours_wait, peer_time, ratio
+
+LARGE = 64 << 20
+
+
+def bandwidth() -> list[Row]:
+    """Pointwise and row kernels of 64 M elements: share of a device copy's GB/s."""
+    x = ss.rand(LARGE, device="cuda")
+    y = ss.empty_like(x)
+    source, target = torch.rand(LARGE, device="cuda"), torch.empty(LARGE, device="cuda")
+    copy = 8 * LARGE / peer_time(lambda: target.copy_(source)) / 1e3
+    rows = x.reshape(-1, 4096)
+    flat = torch.rand(LARGE, device="cuda")
+    peer_rows = flat.reshape(-1, 4096)
+    functional = torch.nn.functional
+    cases: list[tuple[str, Any, Any, int]] = [
+        ("a copy", lambda: y.copy_(x), lambda: target.copy_(flat), 8),
+        ("x + 1", lambda: x + 1, lambda: flat + 1, 8),
+        ("x + y", lambda: x + y, lambda: flat + target, 12),
+        ("gelu", lambda: ss.nn.functional.gelu(x), lambda: functional.gelu(flat), 8),
+        ("softmax of rows of 4096", lambda: rows.softmax(1), lambda: peer_rows.softmax(1), 8),
+        ("sum of rows of 4096", lambda: rows.sum(1), lambda: peer_rows.sum(1), 4),
+        ("sum of columns", lambda: rows.sum(0), lambda: peer_rows.sum(0), 4),
+        ("sum of all", lambda: x.sum(), lambda: flat.sum(), 4),
+        ("layer_norm of rows", lambda: ss.nn.functional.layer_norm(rows, (4096,)),
+         lambda: functional.layer_norm(peer_rows, (4096,)), 8),
+    ]
+    found = []
+    for name, ours, peer, nbytes in cases:
+        speed = nbytes * LARGE / device_time(ours) / 1e3
+        theirs = nbytes * LARGE / peer_time(peer) / 1e3
+        found.append(Row(f"{name}, 64 M float32: share of a copy's {copy:.0f} GB/s", speed,
+                         theirs, speed / copy, -0.90, "GB/s"))
+    return found
+
+
+SOURCE = """
+extern "C" __global__ void scaled(const float* x, float* y, float a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i];
+}
+"""
+
+
+def custom() -> list[Row]:
+    """A kernel from a string: source to first result, and what a call costs."""
+    x, y = ss.rand(64, device="cuda"), ss.empty(64, device="cuda")
+    ours_wait()
+
+    def first(source: str) -> float:
+        start = time.perf_counter()
+        ss.cuda.kernel(source, "scaled")[1, 64](x, y, 2.0, 64)
+        ours_wait()
+        return (time.perf_counter() - start) * 1e3
+
+    fresh = SOURCE.replace("a * x[i]", f"a * x[i] + {time.time_ns() % 100000}.0f")
+    cold = first(fresh)
+    warm = first(fresh.replace("scaled", "scaled"))
+    kernel = ss.cuda.kernel(SOURCE, "scaled")[1, 64]
+    call = enqueue(lambda: kernel(x, y, 2.0, 64), ours_wait)
+    built_in = enqueue(lambda: ss.mul(x, 2.0, out=y), ours_wait)
+    return [Row("custom kernel: source to first result, cold", cold, None, cold, 150, "ms"),
+            Row("custom kernel: the same, known", warm, None, warm, 5, "ms"),
+            ratio("custom kernel: enqueue / a built-in op's", call, built_in, 1.2)]

@@ -1,0 +1,76 @@
+"""Run the figures of the CUDA road in parts, and merge them into one file by commit.
+
+``python benchmarks/gpu/run.py [PART ...]``; without parts all of them run.  Each part is written
+when it is done, so a run that was cut goes on with ``--resume``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from gpu import devices, hosts  # noqa: E402
+from gpu.timing import Row  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+PARTS = {
+    "adds": hosts.adds, "backwards": hosts.backwards, "training": hosts.training,
+    "replay": hosts.replay, "changing": hosts.changing, "bandwidth": devices.bandwidth,
+    "custom": devices.custom,
+}
+
+
+def commit() -> str:
+    """The commit that is measured."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def show(rows: list[Row]) -> None:
+    """Print a part's rows."""
+    table = Table(box=None)
+    for title in ("", "ours", "peer", "value", "bar", ""):
+        table.add_column(title)
+    for row in rows:
+        bar = "-" if row.bar is None else f"≤ {row.bar:g}" if row.bar > 0 else f"≥ {-row.bar:g}"
+        peer = "-" if row.peer is None else f"{row.peer:.4g} {row.unit}"
+        table.add_row(row.what, f"{row.ours:.4g} {row.unit}", peer, f"{row.value:.3g}", bar,
+                      "ok" if row.met else "missed")
+    Console(width=150).print(table)
+
+
+def main() -> int:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    path = options.out or RESULTS / f"gpu-{commit()}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(path.read_text()) if path.exists() else {}
+    for name in options.parts or PARTS:
+        if options.resume and name in known:
+            continue
+        try:
+            rows = PARTS[name]()
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {error}")
+            continue
+        known[name] = {"time": time.strftime("%Y-%m-%d %H:%M"),
+                       "rows": [{**row._asdict(), "met": row.met} for row in rows]}
+        path.write_text(json.dumps(known, indent=1, ensure_ascii=False))
+        show(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""How the benchmarks measure: medians of bursts, wall time of loops, device time by events."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import slipstream as ss
+import torch
+
+Step = Callable[[], Any]
+
+
+class Row(NamedTuple):
+    """A figure: what was measured, ours, the peer's, their ratio, and the bar for the ratio.
+
+    ``bar`` is an upper bound; a negative one is a lower bound of its size.
+    """
+
+    what: str
+    ours: float
+    peer: float | None
+    value: float
+    bar: float | None
+    unit: str
+
+    @property
+    def met(self) -> bool:
+        """Whether the bar is met."""
+        if self.bar is None:
+            return True
+        return self.value <= self.bar if self.bar > 0 else self.value >= -self.bar
+
+
+def ratio(what: str, ours: float, peer: float, bar: float | None, unit: str = "µs") -> Row:
+    """A row whose value is ours over the peer's."""
+    return Row(what, ours, peer, ours / peer, bar, unit)
+
+
+def enqueue(step: Step, wait: Step, calls: int = 192, bursts: int = 60) -> float:
+    """Microseconds of the host for one call: median of bursts, the queue drained before each."""
+    times = []
+    for _ in range(bursts):
+        wait()
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            step()
+        times.append((time.perf_counter_ns() - start) / calls)
+    wait()
+    return statistics.median(times) / 1e3
+
+
+def loop(step: Step, wait: Step, steps: int = 200, warm: int = 200) -> tuple[float, float]:
+    """Microseconds a step: (host side, wall)."""
+    for _ in range(warm):
+        step()
+    wait()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    host = time.perf_counter() - start
+    wait()
+    return host / steps * 1e6, (time.perf_counter() - start) / steps * 1e6
+
+
+def device_time(step: Step, repeats: int = 20) -> float:
+    """Microseconds of our device for one step: median by events around each."""
+    times = []
+    for _ in range(repeats + 3):
+        begin = ss.cuda.Event(enable_timing=True)
+        end = ss.cuda.Event(enable_timing=True)
+        begin.record()
+        step()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3)
+    return statistics.median(times[3:])
+
+
+def peer_time(step: Step, repeats: int = 20) -> float:
+    """The same on the peer."""
+    times = []
+    for _ in range(repeats + 3):
+        begin = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        begin.record()
+        step()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3)
+    return statistics.median(times[3:])
+
+
+def ours_wait() -> None:
+    """Wait for our device."""
+    ss.cuda.synchronize()
+
+
+def peer_wait() -> None:
+    """Wait for the peer's."""
+    torch.cuda.synchronize()

@@ -1,0 +1,101 @@
+"""The CUDA road runs on the simulated driver, or on the real one with SLIPSTREAM_DRIVER=real.
+
+Kernels are kept in pytest's cache folder: they are compiled once, whatever the number of processes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu import simulation
+
+from slipstream.core.native.driver import CompileError
+from slipstream.core.native.drivers import drivers
+from slipstream.core.native.simulated import SimulatedDriver
+from slipstream.core.vocab.settings import settings
+
+HERE = Path(__file__).parent
+REAL = settings.driver == "real"
+
+
+class Ground:
+    """The driver and the settings of these tests; other folders find theirs as they were."""
+
+    def __init__(self) -> None:
+        self.before = (settings.driver, settings.cache, settings.memo, settings.blocking)
+        self.cache = settings.cache
+        self.driver: SimulatedDriver | None = None
+        self.missing = ""
+
+    def prepare(self, config: pytest.Config) -> None:
+        """Find the folder of kernels and make the driver, where a compiler is here."""
+        if not self.cache:
+            kept = getattr(config, "cache", None)
+            folder = kept.mkdir("slipstream-kernels") if kept else tempfile.mkdtemp()
+            self.cache = settings.cache = str(folder)
+        try:
+            self.driver = SimulatedDriver()
+        except (CompileError, OSError, RuntimeError) as error:
+            self.missing = str(error)
+
+    def enter(self) -> None:
+        """Put the driver under everything."""
+        if self.driver is not None:
+            settings.driver, settings.cache = "sim", self.cache
+            settings.memo, settings.blocking = True, False
+            drivers.use(self.driver)
+
+    def leave(self) -> None:
+        """Take it away."""
+        settings.driver, settings.cache, settings.memo, settings.blocking = self.before
+        drivers.use(None)
+
+
+ground = Ground()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare how long the tests of random programs run."""
+    parser.addoption("--programs", type=int, help="how many random programs run")
+    parser.addoption("--schedules", type=int, help="how many schedules each of them runs under")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests are collected with the driver that they run on."""
+    if not REAL:
+        ground.prepare(config)
+        ground.enter()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without a driver there is nothing to run on."""
+    if ground.missing:
+        for item in items:
+            if HERE in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=f"no CUDA driver: {ground.missing}"))
+
+
+def pytest_collection_finish() -> None:
+    """Other folders run as if these tests were not there."""
+    ground.leave()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _ground() -> Iterator[None]:
+    ground.enter()
+    yield
+    ground.leave()
+
+
+@pytest.fixture()
+def restart() -> Iterator[Callable[..., Any]]:
+    """A function that starts the CUDA road anew over a simulated driver with its options."""
+    if REAL:
+        pytest.skip("for the simulated driver only")
+    yield simulation.restart
+    simulation.forget()
+    ground.enter()

@@ -1,0 +1,123 @@
+"""Signatures read from the source."""
+
+from __future__ import annotations
+
+import pytest
+
+import slipstream as ss
+from slipstream.core.api.cuda.signatures import FLOATING, INTEGER, POINTER, TRUTH, Reader
+from slipstream.core.api.cuda.tokens import SourceError
+
+
+def only(text: str, *options: str):
+    kernels = Reader(text, options).kernels()
+    assert len(kernels) == 1
+    return kernels[0]
+
+
+def of_parameter(text: str, before: str = "", *options: str):
+    return only(f"{before}\n__global__ void f({text}) {{}}", *options).parameters[0]
+
+
+@pytest.mark.parametrize(("text", "dtype", "constant"), [
+    ("float* x", ss.float32, False),
+    ("const float* x", ss.float32, True),
+    ("float const * __restrict__ x", ss.float32, True),
+    ("float* const x", ss.float32, False),
+    ("const double *x", ss.float64, True),
+    ("__half* x", ss.float16, False),
+    ("const __nv_bfloat16* x", ss.bfloat16, True),
+    ("int* x", ss.int32, False),
+    ("unsigned int* x", ss.int32, False),
+    ("long long int* x", ss.int64, False),
+    ("int64_t* x", ss.int64, False),
+    ("signed char* x", ss.int8, False),
+    ("unsigned char* x", ss.uint8, False),
+    ("bool* x", ss.bool, False),
+    ("short x[]", ss.int16, False),
+    ("float4* x", ss.float32, False),
+    ("cuFloatComplex* x", ss.complex64, False),
+])
+def test_pointers(text: str, dtype: ss.dtype, constant: bool) -> None:
+    found = of_parameter(text)
+    assert found.kind == POINTER
+    assert found.name == "x"
+    assert dtype in found.element.dtypes
+    assert found.constant == constant
+
+
+@pytest.mark.parametrize(("text", "kind", "size", "low"), [
+    ("int n", INTEGER, 4, -(2**31)), ("unsigned n", INTEGER, 4, 0), ("const long long n", INTEGER, 8,
+                                                                     -(2**63)),
+    ("unsigned long long int n", INTEGER, 8, 0), ("short int n", INTEGER, 2, -(2**15)),
+    ("uint8_t n", INTEGER, 1, 0), ("size_t n", INTEGER, 8, 0),
+])
+def test_integers(text: str, kind: str, size: int, low: int) -> None:
+    found = of_parameter(text)
+    assert (found.kind, found.element.size, found.limits()[0]) == (kind, size, low)
+
+
+@pytest.mark.parametrize(("text", "kind", "size"), [
+    ("float n", FLOATING, 4), ("const double n", FLOATING, 8), ("__half n", FLOATING, 2),
+    ("bool n", TRUTH, 1),
+])
+def test_other_numbers(text: str, kind: str, size: int) -> None:
+    found = of_parameter(text)
+    assert (found.kind, found.element.size) == (kind, size)
+
+
+def test_numbers_lie_at_multiples_of_their_size() -> None:
+    found = only("__global__ void f(char a, double b, short c, int d, float* e, bool g) {}")
+    assert [each.place for each in found.parameters] == [0, 8, 16, 20, 24, 32]
+    assert found.nbytes == 33
+
+
+@pytest.mark.parametrize("before", [
+    "typedef double real;", "using real = double;", "#define real double",
+    "typedef double wide; typedef wide real;",
+])
+def test_other_names_of_types(before: str) -> None:
+    assert of_parameter("const real* x", before).element.dtypes == (ss.float64,)
+
+
+def test_types_from_options() -> None:
+    assert of_parameter("T* x", "", "-DT=float").element.dtypes == (ss.float32,)
+
+
+def test_a_name_for_a_pointer_to_const() -> None:
+    assert of_parameter("input x", "typedef const float* input;").constant
+
+
+def test_what_stands_around_a_kernel() -> None:
+    text = """
+    // __global__ void comment(Unknown x) {}
+    const char* words = "__global__ void text(Unknown x)";
+    __device__ float helper(float x) { return x; }
+    __global__ void __launch_bounds__(128, 2) first(const float* x, int n);
+    __global__ void __launch_bounds__(128, 2) first(const float* x, int n) { }
+    extern "C" __global__ void second(/* none */) { }
+    namespace inner { static __global__ void third(void) { } }
+    """
+    kernels = Reader(text).kernels()
+    assert [each.name for each in kernels] == ["first", "second", "third"]
+    assert [len(each.parameters) for each in kernels] == [2, 0, 0]
+    assert kernels[0].threads == 128
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("Params p", "of type Params"), ("float** x", "pointer to pointers"), ("float& x", "reference"),
+    ("float2 v", "of type float2"), ("void (*f)(int)", "function"), ("int n = 3", "default value"),
+    ("std::vector<int> v", "template"),
+])
+def test_what_no_kernel_takes_is_shown_with_a_caret(text: str, words: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        of_parameter(text)
+    lines = str(caught.value).split("\n")
+    assert words in lines[0]
+    assert lines[1].endswith("line 2:")
+    assert lines[3].index("^") == lines[2].index(text)
+
+
+def test_templates_are_refused_with_the_mend() -> None:
+    with pytest.raises(SourceError, match=r"-DT=float"):
+        only("template <class T> __global__ void f(T* x) {}")

@@ -1,0 +1,45 @@
+"""Starting the CUDA road anew over another simulated driver, as a fresh process would."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from slipstream.core.dispatch.op import Op, drop_plans
+from slipstream.core.dispatch.updating import UpdateOp
+from slipstream.core.launch.cuda.modules import modules
+from slipstream.core.launch.door import NoMemory, backends, door
+from slipstream.core.native.drivers import drivers
+from slipstream.core.native.simulated import SimulatedDriver
+from slipstream.core.vocab.devices import current
+from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.records import owners
+from slipstream.core.vocab.settings import SimulatedCard, settings
+
+
+def forget() -> None:
+    """Forget every context, and the plans, modules and blocks that belong to one."""
+    gc.collect()
+    modes.current().stream = None
+    current.index = 0
+    gone = [backends.pop(device) for device in tuple(backends) if device.type == "cuda"]
+    for backend in gone:
+        # Tensors that are still alive give their blocks back to nobody.
+        owners[backend.owner] = NoMemory()
+    door.windowed = tuple(each for each in door.windowed if each not in gone)
+    for each in gc.get_objects():
+        if isinstance(each, Op):
+            drop_plans(each)
+            if isinstance(each, UpdateOp):
+                each.known.clear()
+    for table in (modules.functions, modules.shared, modules.attributes, modules.architectures):
+        table.clear()
+
+
+def restart(memo: bool = True, blocking: bool = False, **options: Any) -> SimulatedDriver:
+    """Put a new simulated driver with these options under everything; returns it."""
+    forget()
+    settings.memo, settings.blocking = memo, blocking
+    driver = SimulatedDriver(SimulatedCard(**options))
+    drivers.use(driver)
+    return driver
