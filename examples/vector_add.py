@@ -44,7 +44,7 @@ torch::Tensor vector_add(torch::Tensor a, torch::Tensor b) {
 
 
 def with_driver(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """On the metal: addresses, a module, a parameter block; nothing checks what the kernel gets."""
+    """On the metal: addresses, a module, a parameter block; nothing checks the arguments."""
     function = driver.get_function(driver.module_load(driver.compile(KERNEL)), "vector_add")
     places = [driver.mem_alloc(a.nbytes) for _ in range(3)]
     driver.memcpy_htod(places[0], a)
@@ -58,7 +58,7 @@ def with_driver(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def with_kernel(a: ss.Tensor, b: ss.Tensor) -> ss.Tensor:
-    """A kernel from a string: every argument is checked, launches go with those of all other ops."""
+    """A kernel from a string: arguments are checked, launches go with those of other ops."""
     vector_add = ss.cuda.kernel(KERNEL)
     c = ss.empty_like(a)
     vector_add[BLOCKS, THREADS](a, b, c, N)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import slipstream as ss
 import torch
+
+import slipstream as ss
 from gpu.timing import Row, device_time, enqueue, ours_wait, peer_time, ratio
 
 LARGE = 64 << 20

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import slipstream as ss
 import torch
+
+import slipstream as ss
 from gpu.models import convolutions, digits_step, mlp_step
 from gpu.timing import Row, Step, device_time, enqueue, loop, ours_wait, peer_time, peer_wait, ratio
 

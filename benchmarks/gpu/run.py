@@ -15,10 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from gpu import devices, hosts  # noqa: E402
-from gpu.timing import Row  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+from rich.console import Console
+from rich.table import Table
+
+from gpu import devices, hosts
+from gpu.timing import Row
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 PARTS = {

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import slipstream as ss
 import torch
+
+import slipstream as ss
 
 Step = Callable[[], Any]
 

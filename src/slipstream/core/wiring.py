@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog.table import ops
-from slipstream.core.dispatch import gradients, modes, op, writing
+from slipstream.core.dispatch import gradients, mixing, modes, op, writing
 from slipstream.core.dispatch.arguments import bind_arguments, blame_types
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.engine.tape import tape
@@ -18,7 +18,7 @@ from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.records import Backend, slots
 
 WIRED = (
-    "dispatch.gradients.hooks", "dispatch.op.wiring",
+    "dispatch.gradients.hooks", "dispatch.mixing.hooks", "dispatch.op.wiring",
     "dispatch.writing.hooks", "engine.views.operations", "engine.tape.tape.tensor_class",
     "launch.door.makers", "vocab.records.slots",
 )
@@ -37,6 +37,8 @@ def wire() -> None:
     devices.register()
     gradients.hooks.formula_builder = formula_builder
     op.wiring.special = modes.special
+    op.wiring.gather = mixing.gather
+    mixing.hooks.to_device = ops.to_device
     op.wiring.begin_write = writing.begin_write
     op.wiring.end_write = writing.end_write
     op.wiring.deliver = writing.deliver

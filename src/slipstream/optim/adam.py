@@ -105,18 +105,19 @@ class Adam(Optimizer):
                 # Parameters that began together are at the same step: one set of numbers.
                 known: dict[float, dict[str, float]] = {}
                 for parameter in trained(group):
-                    state = self.state[parameter]
-                    if not state:
-                        state.update(adam_state(parameter, rule.amsgrad))
-                    state["step"] += 1
-                    step = state["step"].item()
-                    if step not in known:
-                        known[step] = adam_numbers(group, step)
-                    self._update(rule, parameter, state, known[step])
+                    self._update(rule, parameter, group, known)
         return loss
 
-    def _update(self, rule: AdamRule, parameter: ss.Tensor, state: dict[str, ss.Tensor],
-                numbers: dict[str, float]) -> None:
+    def _update(self, rule: AdamRule, parameter: ss.Tensor, group: Group,
+                known: dict[float, dict[str, float]]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state.update(adam_state(parameter, rule.amsgrad))
+        state["step"] += 1
+        step = state["step"].item()
+        numbers = known.get(step)
+        if numbers is None:
+            numbers = known[step] = adam_numbers(group, step)
         targets = {"parameter": parameter, "exp_avg": state["exp_avg"],
                    "exp_avg_sq": state["exp_avg_sq"]}
         if rule.amsgrad:

@@ -338,7 +338,8 @@ def test_ranges_are_looked_at_in_every_call() -> None:
 @pytest.mark.parametrize(("kind", "value"), [
     ("unsigned", -1), ("signed char", 128), ("unsigned char", 256), ("short", 40000),
     ("long long", 2**63), ("unsigned long long", 2**64), ("bool", 2), ("__half", 70000.0),
-    ("__nv_bfloat16", 3.4e38), ("float", 3.5e38),
+    ("__nv_bfloat16", 3.4e38), ("float", 3.5e38), ("float", 10**400), ("double", 10**400),
+    ("__half", 10**400),
 ])
 def test_what_a_type_cannot_hold(kind: str, value: Any) -> None:
     kernel = ss.cuda.kernel(f"__global__ void f({kind} a) {{}}")
@@ -375,7 +376,8 @@ def test_sizes(grid: Any, block: Any, kind: Any) -> None:
 
 
 def test_launch_bounds_are_kept() -> None:
-    kernel = ss.cuda.kernel("__global__ void __launch_bounds__(64) f(int* x) { x[threadIdx.x] = 1; }")
+    kernel = ss.cuda.kernel(
+        "__global__ void __launch_bounds__(64) f(int* x) { x[threadIdx.x] = 1; }")
     x = ss.zeros(64, dtype=ss.int32, device="cuda")
     kernel[1](x)
     assert x.sum().item() == 64

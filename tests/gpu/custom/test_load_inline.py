@@ -111,7 +111,8 @@ __global__ void fill_kernel(long long* x, int rows, int columns, long long value
     if (column < columns && row < rows) x[row * columns + column] = value * (long long)scale + row;
 }
 
-std::vector<torch::Tensor> fill(const torch::Tensor& like, int64_t value, double scale, bool twice) {
+std::vector<torch::Tensor> fill(const torch::Tensor& like, int64_t value, double scale,
+                                bool twice) {
     TORCH_CHECK(like.dim() == 2, "expected 2 dims, got ", like.dim());
     auto options = torch::TensorOptions().dtype(torch::kInt64).device(like.device());
     torch::Tensor x = torch::empty({like.size(0), like.size(-1)}, options);
@@ -169,8 +170,8 @@ def test_values_go_in_and_out(everything: Any) -> None:
 
 def test_kernel_arguments_are_checked() -> None:
     text = CUDA.replace("const int n = a.numel();", "const int64_t n = a.numel() << 40;")
-    module = load_inline("wide", CPP, text.replace("const dim3 blocks((n + threads - 1) / threads);",
-                                                   "const dim3 blocks(1);"), ["vector_add"])
+    text = text.replace("const dim3 blocks((n + threads - 1) / threads);", "const dim3 blocks(1);")
+    module = load_inline("wide", CPP, text, ["vector_add"])
     with pytest.raises(OverflowError, match="n is"):
         module.vector_add(*pair())
 

@@ -47,8 +47,8 @@ def test_pointers(text: str, dtype: ss.dtype, constant: bool) -> None:
 
 
 @pytest.mark.parametrize(("text", "kind", "size", "low"), [
-    ("int n", INTEGER, 4, -(2**31)), ("unsigned n", INTEGER, 4, 0), ("const long long n", INTEGER, 8,
-                                                                     -(2**63)),
+    ("int n", INTEGER, 4, -(2**31)), ("unsigned n", INTEGER, 4, 0),
+    ("const long long n", INTEGER, 8, -(2**63)),
     ("unsigned long long int n", INTEGER, 8, 0), ("short int n", INTEGER, 2, -(2**15)),
     ("uint8_t n", INTEGER, 1, 0), ("size_t n", INTEGER, 8, 0),
 ])

@@ -62,12 +62,12 @@ class Everything:
         go("begin_capture", stream)
         captured = go("end_capture", stream)
         graph = go("create_graph")
-        nodes = (go("add_kernel_node", graph, (), *launch, block),
+        nodes = (go("add_kernel_node", graph, (), function, launch[1:], block),
                  go("add_copy_node", graph, (), pinned, x, 16, "to_host"),
                  go("add_fill_node", graph, (), x, 0, 4, 4),
                  go("add_child_node", graph, (), captured))
         executable = go("instantiate", graph)
-        go("set_kernel_node", executable, nodes[0], *launch, block)
+        go("set_kernel_node", executable, nodes[0], function, launch[1:], block)
         go("set_copy_node", executable, nodes[1], pinned, x, 16, "to_host")
         go("set_fill_node", executable, nodes[2], x, 0, 4, 4)
         go("set_child_node", executable, nodes[3], captured)

@@ -244,3 +244,63 @@ def test_host_memory_that_is_not_mapped(card):
     assert "cannot reach" in str(caught_by(card))
     with pytest.raises(DriverError):
         card.driver.device_address(pinned)
+
+
+ARRAYS = """
+extern "C" __global__ void kernel(int* out, int i, int j, int k) {
+    __shared__ int tile[4][8];
+    extern __shared__ int line[];
+    int local[6] = {};
+    tile[i][j] = 1;
+    local[k] = tile[i][j];
+    line[k] = local[k];
+    out[0] = line[k] + local[k];
+}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs GCC's checks of indices")
+@pytest.mark.parametrize(("indices", "words"), [
+    ((4, 0, 0), r"index 4 of 'int \[4\]\[8\]' at kernel.cu:6"),
+    ((0, -1, 0), r"index -1 of 'int \[8\]' at kernel.cu:6"),
+    ((0, 0, 6), r"index 6 of 'int \[6\]' at kernel.cu:7")])
+def test_indices_of_shared_and_local_arrays(card, indices, words):
+    out = card.room(1)
+    card.launch(card.kernel(ARRAYS), 1, 1, "Qiii", out, 3, 7, 5, shared=24)
+    card.wait()
+    card.launch(card.kernel(ARRAYS), 1, 1, "Qiii", out, *indices, shared=24)
+    with pytest.raises(SimulatedFault, match=words):
+        card.wait()
+
+
+def test_dynamic_shared_memory_has_a_size(card):
+    card.launch(card.kernel(ARRAYS), 1, 1, "Qiii", card.room(1), 3, 7, 5, shared=20)
+    assert "past the end of the block of 20 bytes" in str(caught_by(card))
+
+
+CRASHES = """
+extern "C" __global__ void kernel(int* out, int which, int zero) {
+    if (threadIdx.x == 3) {
+        volatile int deep[which == 2 ? 1 << 20 : 1];
+        if (which == 0) out[0] = 7 / zero;
+        if (which == 1) *(volatile int*)(long long)(8 + zero) = 1;
+        if (which == 2) for (int i = (1 << 20) - 1; i >= 0; i -= 512) deep[i] = i;
+    }
+    __syncthreads();
+}
+"""
+
+
+@pytest.mark.parametrize(("which", "words"), [
+    (0, "divides an integer by zero"), (1, "touches memory that is not there"),
+    (2, "touches memory that is not there")])
+def test_what_the_processor_refuses_does_not_end_the_process(card, which, words):
+    out, kernel = card.room(1), card.kernel(CRASHES)
+    for _ in range(3):
+        card.launch(kernel, 2, 64, "Qii", out, which, 0)
+        fault = caught_by(card)
+        assert fault.kind == "CRASH"
+        assert words in str(fault)
+        assert "thread (3, 0, 0)" in str(fault)
+    card.launch(kernel, 2, 64, "Qii", out, 3, 1)
+    card.wait()

@@ -40,11 +40,11 @@ class Lab:
                            self.parameters(out, x, add))
 
     def node(self, graph: int, after: tuple, out: int, x: int, add: int) -> int:
-        return self.driver.add_kernel_node(graph, after, self.kernel, ONE, BLOCK, 0,
+        return self.driver.add_kernel_node(graph, after, self.kernel, (ONE, BLOCK, 0),
                                            self.parameters(out, x, add))
 
     def set(self, executable: int, node: int, *values: int) -> None:
-        self.driver.set_kernel_node(executable, node, self.kernel, ONE, BLOCK, 0,
+        self.driver.set_kernel_node(executable, node, self.kernel, (ONE, BLOCK, 0),
                                     self.parameters(*values))
 
     def seen(self) -> list[int]:
@@ -267,7 +267,8 @@ def test_children_keep_their_topology(lab):
         lab.node(loose, (), 1, 0, 1)
     driver.add_fill_node(kinds, (lab.node(kinds, (), 1, 0, 1),), lab.buffers[0], 0, 4, 1)
     before = lab.node(functions, (), 1, 0, 1)
-    driver.add_kernel_node(functions, (before,), lab.other, ONE, BLOCK, 0, lab.parameters(2, 1, 2))
+    driver.add_kernel_node(functions, (before,), lab.other, (ONE, BLOCK, 0),
+                           lab.parameters(2, 1, 2))
     for each in (longer, loose, kinds, functions):
         with pytest.raises(DriverError, match="GRAPH_EXEC_UPDATE_FAILURE"):
             driver.set_child_node(executable, child, each)
@@ -313,10 +314,10 @@ def test_changes_that_cannot_be(lab):
     pinned, host = driver.allocate_host(64), np.zeros(8, np.int32)
     good = lab.parameters(1, 0, 1)
     bad = [
-        lambda: driver.set_kernel_node(executable, kernel, lab.other, ONE, BLOCK, 0, good),
-        lambda: driver.set_kernel_node(executable, copy, lab.kernel, ONE, BLOCK, 0, good),
-        lambda: driver.set_kernel_node(executable, kernel, lab.kernel, ONE, BLOCK, 0, good[:-8]),
-        lambda: driver.set_kernel_node(executable, kernel, lab.kernel, (0, 1, 1), BLOCK, 0, good),
+        lambda: driver.set_kernel_node(executable, kernel, lab.other, (ONE, BLOCK, 0), good),
+        lambda: driver.set_kernel_node(executable, copy, lab.kernel, (ONE, BLOCK, 0), good),
+        lambda: driver.set_kernel_node(executable, kernel, lab.kernel, (ONE, BLOCK, 0), good[:-8]),
+        lambda: driver.set_kernel_node(executable, kernel, lab.kernel, ((0, 1, 1), BLOCK, 0), good),
         lambda: driver.set_copy_node(executable, copy, pinned, lab.buffers[2], 32, "to_host"),
         lambda: driver.set_copy_node(
             executable, copy, host.ctypes.data, lab.buffers[2], 32, "to_host"),

@@ -65,7 +65,7 @@ def test_maps_of_mixed_dtypes() -> None:
 
 STRIDED = {
     "transposed": lambda x: x.transpose(0, 1),
-    "reversed": lambda x: x.flip_view() if hasattr(x, "flip_view") else x[::-1],
+    "reversed": lambda x: x[::-1],
     "stepped": lambda x: x[:, ::2],
     "expanded": lambda x: x[:1].expand(48, 48),
     "narrowed": lambda x: x[1:, 3:47],
@@ -176,8 +176,7 @@ def test_reductions_of_every_dtype(dtype: Any) -> None:
         plain = numbers(shape, dtype)
         for x in (cuda(plain), cuda(plain)[:, ::-1], cuda(plain.T.copy()).transpose(0, 1)):
             if dtype is ss.bool:
-                check(Formula(lambda x: (x.any(-1), x.all(0)), [dtype, dtype])
-                      if shape[0] == shape[1] else Formula(lambda x: x.any(-1), [dtype]), x=x)
+                check(Formula(lambda x: (x.any(-1), x.all(-1)), [dtype, dtype]), x=x)
             else:
                 check(Formula(lambda x: x.sum((0, 1)), [dtype]), x=x)
                 check(Formula(lambda x: x.prod(-1), [dtype]), ulps=256.0, x=x)

@@ -160,7 +160,7 @@ def address_of(self: Any) -> int:
 
 
 # What reads one element where the host may at once; ctypes has no type for the other dtypes.
-READERS = {dtypes.float32: ctypes.c_float, dtypes.float64: ctypes.c_double,
+READERS: dict[DType, Any] = {dtypes.float32: ctypes.c_float, dtypes.float64: ctypes.c_double,
            dtypes.int64: ctypes.c_int64, dtypes.int32: ctypes.c_int32,
            dtypes.uint8: ctypes.c_uint8, dtypes.bool_: ctypes.c_bool}
 
@@ -192,7 +192,7 @@ def host_array(self: Any, reason: str) -> np.ndarray:
         raise RuntimeError(f"Tensor.{reason}() cannot be called on meta tensors: {self.spec!r}")
     if not backend_of(device).on_host:
         # The copy is what waits; the array keeps it alive.
-        return shared_array(moved(self.detach(), CPU))  # type: ignore[attr-defined]
+        return shared_array(moved(self.detach(), CPU))
     wait(device, reason)
     return tensor_array(self)
 

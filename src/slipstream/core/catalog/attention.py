@@ -53,6 +53,11 @@ def _masked(scores: Any, attn_mask: Any, is_causal: bool) -> Any:
 def _attention(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
     dropout_p, is_causal, scale, enable_gqa = facts
     _check(query, key, value, attn_mask, is_causal)
+    own = query.spec.dtype
+    if own.kind == "float" and own.itemsize < 4:
+        # Scores and weights are not rounded in between.
+        query, key, value = [ops.to_dtype.call((each, dtypes.float32), None)
+                             for each in (query, key, value)]
     if enable_gqa:
         key, value = _repeated(query, key), _repeated(query, value)
     if scale is None:
@@ -66,7 +71,7 @@ def _attention(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) ->
         weights = ops.where.call((dead, 0, weights), None)
     if dropout_p:
         weights = ops.dropout.call((weights, dropout_p, True), None)
-    return ops.matmul.call((weights, value), None)
+    return ops.cast.call((ops.matmul.call((weights, value), None), own), None)
 
 
 def _reference(q: Any, k: Any, v: Any, mask: Any = None, is_causal: bool = False) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, Entry
+from slipstream.core.vocab import dtypes
 
 
 # -- adaptive ------------------------------------------------------------------------------------
@@ -59,6 +60,10 @@ def _adaptive(name: str, rank: int) -> Any:
         if spec.dtype.kind != "float":
             raise NotImplementedError(f"\"{name}\" not implemented for '{spec.dtype.name}'")
         sizes = _sizes(name, self, output_size, rank)
+        if spec.dtype.itemsize < 4:
+            # Rounded once, where the op ends.
+            wide = ops.to_dtype.call((self, dtypes.float32), None)
+            return ops.to_dtype.call((function(wide, output_size), spec.dtype), None)
         if math.prod(sizes) == 1:
             return ops.mean.call((self, tuple(range(-rank, 0)), True), None)
         out = self

@@ -60,6 +60,12 @@ def alpha(call: Any) -> None:
                                        "a complex number.")
 
 
+def size_in_place(call: Any) -> None:
+    """The size of a complex number is real: it cannot be written in its place."""
+    if call.form == 1 and call.spec("self").dtype.is_complex:
+        raise call.error(RuntimeError, "In-place abs is not supported for complex tensors.")
+
+
 def no_bool(call: Any) -> None:
     """Negation of bools is refused."""
     if _is_bool(call["self"]):

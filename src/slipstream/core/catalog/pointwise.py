@@ -142,7 +142,7 @@ unary_op("neg", lambda self: -self, lambda g: -g, np.negative, promotion=promoti
          check=checks.no_bool, aliases=("negative",), dtypes=ALL_KINDS[1:],
          doc="-self; bools are refused.")
 unary_op("abs", lambda self: self.abs(), lambda g, self: checks.absolute(g, self), np.abs,
-         promotion=promotion.real_result, aliases=("absolute",),
+         promotion=promotion.real_result, aliases=("absolute",), check=checks.size_in_place,
          doc="Absolute value; the gradient at 0 is 0.")
 unary_op("exp", lambda self: self.exp(), lambda g, out: g * checks.conj(out), np.exp,
          doc="e to the power of self.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from slipstream.core.dispatch.arguments import check_types
 from slipstream.core.vocab.devices import CPU, Device
-from slipstream.core.vocab.errors import explain
+from slipstream.core.vocab.errors import MixedDeviceError, explain
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import Spec, TensorBase
 
@@ -69,7 +69,7 @@ class Call:
         for device in found[1:]:
             if device is not found[0]:
                 raise self.error(
-                    RuntimeError,
+                    MixedDeviceError,
                     "Expected all tensors to be on the same device, but found at least two "
                     f"devices, {found[0]} and {device}!",
                     f"move one of them, for example with .to('{found[0]}')",

@@ -42,6 +42,7 @@ cdef class OpCore(OpBase):
     cdef public dict rules
     cdef public dict kernels
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
+    cpdef object _gathered(self, ModeState state, object values, object written, object error)
     cdef object _launch(self, Plan plan, ModeState state, object values)
     cdef object _record(self, Plan plan, ModeState state, object values, tuple outs)
     cdef tuple _operands(self, Plan plan, tuple outs, object values)

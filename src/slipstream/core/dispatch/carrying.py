@@ -44,6 +44,7 @@ class Wiring:
     """Functions of upper or side layers that the door calls; set once at import."""
 
     special: Any = None
+    gather: Any = None
     begin_write: Any = None
     end_write: Any = None
     deliver: Any = None
@@ -116,6 +117,18 @@ class OpCore(OpBase):
         if plan.kind == VIEW:
             return self._view(plan, state, values)
         return plan.binding(*values)
+
+    def _gathered(self, state: ModeState, values: Any, written: Any,
+                  error: BaseException) -> Any:
+        """The call with its operands brought to one device; the error where they may not be.
+
+        ``written``: (target, form), or None for a plain call.
+        """
+        target, form = (None, PLAIN) if written is None else written
+        gathered = wiring.gather(self, values, target)
+        if gathered is None:
+            raise error
+        return self.dispatch(state, gathered, target, form)
 
     def _new(self, spec: Spec, backend: Backend) -> TensorBase:
         """A new tensor with memory of its own."""

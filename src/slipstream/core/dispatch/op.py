@@ -25,6 +25,7 @@ from slipstream.core.dispatch.signature import (
 from slipstream.core.dispatch.tracing import emit_plan
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
+from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import KERNEL, Plan, TensorBase
 from slipstream.core.vocab.settings import settings
@@ -117,7 +118,10 @@ class Op(OpCore):
         found = self.binary.get(key)
         plan: Plan
         if found is None:
-            plan = self.plan_for(state, values, None, PLAIN)
+            try:
+                plan = self.plan_for(state, values, None, PLAIN)
+            except MixedDeviceError as error:
+                return self._gathered(state, values, None, error)
             # A plan kept in the table, and not found by another short key already.
             if plan.key and plan.short_key is None:
                 self.binary[key] = plan
@@ -209,7 +213,11 @@ class Op(OpCore):
         values = self.bind(args, None)
         if self.compound:
             return self.function(*values)
-        plan: Plan = self.plan_for(state, values, None, PLAIN)
+        plan: Plan
+        try:
+            plan = self.plan_for(state, values, None, PLAIN)
+        except MixedDeviceError as error:
+            return self._gathered(state, values, None, error)
         wanted = tuple([i for i in (0, 1) if isinstance(args[i], TensorBase)])
         others = tuple([i for i in (0, 1) if not isinstance(args[i], TensorBase)])
         plain = isinstance(args[others[0]], (int, float, complex)) if others else True
@@ -263,7 +271,10 @@ class Op(OpCore):
             return wiring.deliver(self, values, result, target, form)
         plan: Plan
         if modes.listeners is None:
-            plan = self.plan_for(state, values, target, form)
+            try:
+                plan = self.plan_for(state, values, target, form)
+            except MixedDeviceError as error:
+                return self._gathered(state, values, (target, form), error)
         else:
             start = time.perf_counter_ns()
             before: cython.Py_ssize_t = plan_table.made

@@ -57,10 +57,10 @@ class UpdateOp(Op):
 
     def fits(self, plan: Plan, values: tuple[Any, ...]) -> bool:
         """Whether the run-time numbers are floats, as the plan was made for."""
+        fits = True
         for place in plan.numbers:
-            if type(values[place]) is not float:
-                return False
-        return True
+            fits = fits and type(values[place]) is float
+        return fits
 
     def plain(self, tensors: tuple[Any, ...]) -> bool:
         """Whether nothing is shared, read-only, a view or on the tape."""

@@ -110,7 +110,6 @@ class Allocator(Memory):
             address = self.take_alone(nbytes)
         else:
             if self.returned:
-                # Somebody listens: what came back was only noted.
                 self.alone(self.settle_now)
             # The heap's steps need no lock, and no counter is half changed where threads switch.
             shelf: Shelf = self.table[(nbytes + self.round_up) >> self.shift]

@@ -82,6 +82,7 @@ class CublasLt:
         self.library = open_library()
         self.handle = Pointer()
         self.asked = 0
+        self.classes: dict[Any, SizeClass] = {}
         self.check("cublasLtCreate", ctypes.byref(self.handle))
 
     def version(self) -> int:
@@ -125,8 +126,33 @@ class CublasLt:
         return made
 
 
+@dataclass(slots=True)
+class SizeClass:
+    """What is known of products whose sizes round up to the same powers of two.
+
+    ``algorithm`` is the first one's; ``layout`` is for whoever patches its kernels.
+    """
+
+    algorithm: Any
+    layout: Any = None
+
+
+def class_of(product: Product) -> tuple[Any, ...]:
+    """The key of a product's size class."""
+    sizes = [(each.rows - 1).bit_length() for each in (product.a, product.b, product.d)]
+    sizes += [(each.columns - 1).bit_length() for each in (product.a, product.b, product.d)]
+    # The alignment of a leading dimension decides which kernels can load it.
+    steps = [each.stride & -each.stride & 15 for each in (product.a, product.b, product.d)]
+    return (*sizes, *steps, product.a.dtype, product.transpose_a, product.transpose_b,
+            product.compute, product.epilogue, (product.d.batch - 1).bit_length())
+
+
 class Call:
-    """A product that the library computes, with its algorithm; ready to be called."""
+    """A product that the library computes, with its algorithm; ready to be called.
+
+    A product takes its size class's algorithm where the library can run it on these sizes, and
+    asks its heuristics otherwise.
+    """
 
     def __init__(self, library: CublasLt, product: Product, workspace: int,
                  alignment: int) -> None:
@@ -137,13 +163,28 @@ class Call:
         kind = ctypes.c_double if product.scale in (1, 5) else ctypes.c_float
         self.alpha, self.beta = (kind * 2)(1, 0), (kind * 2)(0, 0)
         self.workspace = workspace
-        self.algorithms = self._ask(workspace, alignment)
-        self.algorithm = self.algorithms[0]
+        key = class_of(product)
+        known = library.classes.get(key)
+        if known is None or not self._can_run(known.algorithm):
+            known = SizeClass(self._ask(workspace, alignment)[0])
+            library.classes.setdefault(key, known)
+        self.size_class = known
+        self.algorithm = known.algorithm
 
     def set_scales(self, alpha: complex, beta: complex) -> None:
         """Set alpha and beta, which are read when the call is made."""
         for target, value in ((self.alpha, alpha), (self.beta, beta)):
             target[0], target[1] = complex(value).real, complex(value).imag
+
+    def _can_run(self, algorithm: Any) -> bool:
+        """Whether the library can run an algorithm on these sizes within the workspace."""
+        library = self.library
+        result = (ctypes.c_uint8 * HEURISTIC_BYTES)()
+        a, b, d = self.layouts
+        status = library.library.cublasLtMatmulAlgoCheck(
+            library.handle, self.descriptor, a, b, d, d, algorithm, result)
+        needs = int.from_bytes(bytes(result)[ALGORITHM_BYTES:ALGORITHM_BYTES + 8], "little")
+        return status == 0 and needs <= self.workspace
 
     def _ask(self, workspace: int, alignment: int) -> list[Any]:
         """The library's best algorithms, best first; raises LibraryError where it has none."""

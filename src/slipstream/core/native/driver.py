@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+# Of a launch: blocks of the grid, threads of a block, bytes of dynamic shared memory.
+Shape = tuple[tuple[int, int, int], tuple[int, int, int], int]
 # Kinds of copies.
 TO_DEVICE, TO_HOST, WITHIN = "to_device", "to_host", "within"
 
@@ -271,8 +273,7 @@ class Driver:
         """Give back a graph."""
         raise NotImplementedError
 
-    def add_kernel_node(self, graph: int, after: tuple[int, ...], function: int,
-                        grid: tuple[int, int, int], block: tuple[int, int, int], shared: int,
+    def add_kernel_node(self, graph: int, after: tuple[int, ...], function: int, shape: Shape,
                         parameters: bytes) -> int:
         """A node that launches a kernel after other nodes."""
         raise NotImplementedError
@@ -307,8 +308,7 @@ class Driver:
         """Launch a graph."""
         raise NotImplementedError
 
-    def set_kernel_node(self, executable: int, node: int, function: int,
-                        grid: tuple[int, int, int], block: tuple[int, int, int], shared: int,
+    def set_kernel_node(self, executable: int, node: int, function: int, shape: Shape,
                         parameters: bytes) -> None:
         """Change a kernel node of an executable graph; the function must stay the same."""
         raise NotImplementedError
@@ -347,10 +347,7 @@ class Driver:
         raise NotImplementedError
 
     def statistics(self) -> dict[str, int]:
-        """Counts since start: kernel_launches, graph_launches, graph_kernel_nodes, node_updates,
-
-        captures, copies, fills, allocations, synchronizations, event_records, compilations.
-        """
+        """Counts since start, of launches, graphs, copies, allocations, waits, compilations."""
         raise NotImplementedError
 
 

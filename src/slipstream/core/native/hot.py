@@ -25,6 +25,13 @@ class HotCalls:
 
     driver: Driver
     direct: bool
+    launcher: int
+    graph_launcher: int
+    node_setter: int
+    kernel_launches: int
+    graph_launches: int
+    graph_kernel_nodes: int
+    node_updates: int
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -67,11 +74,11 @@ class HotCalls:
     def set_kernel_node(self, executable: cython.size_t, node: cython.size_t,
                         function: cython.size_t, shape: Any, block: bytes) -> None:
         """Change a kernel node of an executable graph."""
-        grid, threads, shared = shape
         if not self.direct:
-            self.driver.set_kernel_node(executable, node, function, grid, threads, shared, block)
+            self.driver.set_kernel_node(executable, node, function, shape, block)
             return
         if cython.compiled:
+            grid, threads, shared = shape
             x, y, z = grid
             u, v, w = threads
             self.node_updates += 1

@@ -11,6 +11,10 @@ class OutOfMemoryError(RuntimeError):
     """No block of memory could be found for a tensor."""
 
 
+class MixedDeviceError(RuntimeError):
+    """Operands lie on several devices."""
+
+
 class NotSupported(NotImplementedError):
     """What was asked for is known and does not exist here."""
 

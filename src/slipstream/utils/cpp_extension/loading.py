@@ -18,8 +18,8 @@ from slipstream.utils.cpp_extension.functions import Function, attach
 from slipstream.utils.cpp_extension.texts import SUBSET, parts_of
 
 HEADER = Path(__file__).with_name("extension.h")
-WRAPPER = ("SLIP_EXPORT int slip_call_{name}(const slip::value *arguments, int64_t count) {{\n"
-           "    return slip::guarded(&{function}, arguments, count);\n}}\n")
+WRAPPER = ("SLIP_EXPORT int slip_call_{name}(const slip::value *given, int64_t slip_count) {{\n"
+           "    return slip::guarded(&::{function}, given, slip_count);\n}}\n")
 # How compilers say that a name is missing: g++, then clang++.
 MISSING = (
     re.compile(r"[‘'](?P<name>\w+)[’'] is not a member of [‘'](?P<space>torch|at|c10)[\w:]*[’']"),
@@ -30,6 +30,7 @@ MISSING = (
     re.compile(r"[‘'](?P<name>\w+)[’'] in namespace [‘'](?P<space>torch|at|c10)[\w:]*[’'] does "
                r"not name a type"),
 )
+UNDECLARED = re.compile(r"error: [‘'](?:::)?(\w+)[’'] (?:was not|has not been) declared")
 
 
 def load_inline(
@@ -131,7 +132,7 @@ def explained(error: CompileError, files: Mapping[str, str]) -> Exception:
                                   f"{shown}\n  mend: {SUBSET}")
             parts.append(f"{text}\n{shown}")
     if not parts:
-        undeclared = re.search(r"error: [‘'](\w+)[’'] was not declared", error.log)
+        undeclared = UNDECLARED.search(error.log)
         if undeclared:
             return ValueError(f"the sources define no function {undeclared[1]}, which functions= "
                               "names")

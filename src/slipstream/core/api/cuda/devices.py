@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slipstream.core.dispatch.mixing import mixing
 from slipstream.core.launch.door import backend_of, backends
 from slipstream.core.launch.waiting import wait
 from slipstream.core.native.driver import DeviceProperties
@@ -65,7 +66,7 @@ def set_device(device: Any) -> None:
     current.index = index
 
 
-class device:
+class device:  # noqa: N801
     """A scope in which another card is the thread's current one."""
 
     def __init__(self, device: Any) -> None:
@@ -80,7 +81,7 @@ class device:
         set_device(self.before)
 
 
-class device_of(device):
+class device_of(device):  # noqa: N801
     """A scope in which a tensor's card is the current one; nothing for a tensor elsewhere."""
 
     def __init__(self, tensor: Any) -> None:
@@ -160,7 +161,32 @@ def launch_stats(device: Any = None) -> dict[str, Any]:
     return report
 
 
-class immediate:
+class allow_mixed_devices:  # noqa: N801
+    """A scope in which operands on other devices are copied to where the call runs.
+
+    ``copies`` maps a line, (file, number), to [how often, bytes]; a report of it is the scope's
+    text.  Outside the scope such calls are refused, but for 0-dim tensors of the CPU.
+    """
+
+    def __init__(self) -> None:
+        self.before: tuple[bool, Any] = (False, {})
+        self.copies: dict[tuple[str, int], list[int]] = {}
+
+    def __enter__(self) -> allow_mixed_devices:
+        self.before = (mixing.allowed, mixing.copies)
+        mixing.allowed, mixing.copies = True, self.copies
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        mixing.allowed, mixing.copies = self.before
+
+    def __str__(self) -> str:
+        lines = [f"{file}:{line}: {count} copies between devices, {nbytes:,} bytes"
+                 for (file, line), (count, nbytes) in self.copies.items()]
+        return "\n".join(lines) or "no copies between devices"
+
+
+class immediate:  # noqa: N801
     """A scope in which every launch goes out by itself: no windows, no graphs, the same bits."""
 
     def __init__(self, device: Any = None) -> None:

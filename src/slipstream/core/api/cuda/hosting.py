@@ -14,9 +14,9 @@ from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.settings import settings
 
 FLAGS = ("-std=c++17", "-O2", "-w", "-x", "c++")
-MISSING = ("a C++ compiler builds the host's part, and none was found: install g++ or clang++ (Debian "
-           "and Ubuntu: apt install g++; macOS: xcode-select --install), or name one in CXX; "
-           "slipstream.cuda.kernel needs none")
+MISSING = ("a C++ compiler builds the host's part, and none was found: install g++ or clang++ "
+           "(Debian and Ubuntu: apt install g++; macOS: xcode-select --install), or name one in "
+           "CXX; slipstream.cuda.kernel needs none")
 
 
 def host_library(name: str, text: str, flags: tuple[str, ...] = ()) -> ctypes.PyDLL:

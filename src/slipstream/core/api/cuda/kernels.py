@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,10 @@ class Kernel:
         self.op = CustomOp(self.name)
         self.launchers: dict[Any, Launcher] = {}
         self.tables: dict[Any, dict[Any, Prepared]] = {}
+        # The same by the grid as it was given, which needs no look at its kind.
+        self.grids: dict[Any, tuple[Any, dict[Any, Prepared]]] = {}
+        # (block, shared) as they were given -> the shape of a launcher whose grid is a function.
+        self.blocks: dict[Any, Any] = {}
 
     # -- the ways to give a grid and a block --
 
@@ -89,6 +93,9 @@ class Kernel:
             return self._launcher(index)
         if found is None:
             found = self._launcher(index)
+            if found.grid is not None:
+                # Such functions are made anew in every call: they are not worth keeping.
+                return found
             if len(self.launchers) >= MOST_LAUNCHERS:
                 self.launchers.clear()
             self.launchers[index] = found
@@ -96,7 +103,7 @@ class Kernel:
 
     def __call__(self, *args: Any, grid: Any = None, block: Any = None, shared: int = 0,
                  stream: Any = None, shared_mem: int = 0) -> Any:
-        """Launch with ``kernel(a, b, n, grid=..., block=...)`` or ``kernel(grid, block, (a, b, n))``.
+        """Launch: ``kernel(a, b, n, grid=..., block=...)`` or ``kernel(grid, block, (a, b, n))``.
 
         ``kernel(grid, block)`` returns what `kernel[grid, block]` does.
         """
@@ -125,12 +132,21 @@ class Kernel:
         if stream is not None and not hasattr(stream, "queue"):
             raise TypeError(f"{self.name}: a stream has to be a slipstream.cuda.Stream, not "
                             f"{type(stream).__name__}")
-        shape = self.shape_of(0 if callable(grid) else grid, block,
-                              0 if shared is ABSENT else shared)
-        return Launcher(self, shape, stream, grid if callable(grid) else None)
+        shared = 0 if shared is ABSENT else shared
+        if not callable(grid):
+            return Launcher(self, self.shape_of(grid, block, shared), stream, None)
+        try:
+            shape = self.blocks.get((block, shared))
+        except TypeError:
+            shape = None
+        if shape is None:
+            shape = self.shape_of(0, block, shared)
+            key = block if isinstance(block, int) else shape[1]
+            self.blocks[key, shared] = shape
+        return Launcher(self, shape, stream, grid)
 
     def shape_of(self, grid: Any, block: Any, shared: Any) -> tuple[Sizes, Sizes, int]:
-        """(grid, block, shared) as whole sizes; raises TypeError and ValueError for what is none."""
+        """(grid, block, shared) as whole sizes; raises TypeError or ValueError for others."""
         blocks = self._sizes("grid", grid, MOST_GRID, 0)
         threads = self._sizes("block", block, MOST_BLOCK, 1)
         most = self.signature.threads or MOST_THREADS
@@ -164,6 +180,20 @@ class Kernel:
             if len(self.tables) >= MOST_SHAPES:
                 self.tables.clear()
             found = self.tables[shape] = {}
+        return found
+
+    def table_of(self, grid: Any, shape: Any) -> tuple[Any, dict[Any, Prepared]]:
+        """The shape of a launcher with the grid that its function returned, and its plans."""
+        try:
+            found = self.grids.get((grid, shape[1], shape[2]))
+        except TypeError:
+            grid = tuple(grid)
+            found = None
+        if found is None:
+            if len(self.grids) >= MOST_SHAPES:
+                self.grids.clear()
+            whole = self.shape_of(grid, shape[1], shape[2])
+            found = self.grids[grid, shape[1], shape[2]] = whole, self.plans_of(whole)
         return found
 
     def prepare(self, plans: dict[Any, Prepared], key: Any, shape: Any, args: Any) -> Prepared:
@@ -222,7 +252,7 @@ class Kernel:
         return self
 
     def attributes(self, device: Any = None) -> dict[str, int]:
-        """What the compiled kernel takes: registers, shared, local, constant, max_threads, binary."""
+        """What it takes on a card: registers, shared, local, constant, max_threads, binary."""
         found = Device("cuda") if device is None else Device(device)
         backend: Any = backend_of(found)
         backend.enter()
@@ -322,9 +352,18 @@ class Kernel:
         limits = f"; it goes from {low} to {high}" if check_of(parameter) == INTEGER else ""
         raise self._refusal(OverflowError, args, parameter, f"is {value}, not {kind}{limits}")
 
+    def double_of(self, args: Any, place: int, value: Any) -> float:
+        """A number as a double; raises OverflowError for an int that is larger than all of them."""
+        try:
+            return float(value)
+        except OverflowError:
+            self.refuse_number(args, place)
+            raise
+
     def half_bits(self, args: Any, place: int, value: Any) -> int:
         """The bits of a 16-bit float; raises OverflowError for what is too large."""
         dtype = self._number(place).element.dtypes[0]
+        value = self.double_of(args, place, value)
         if dtype is bfloat16:
             bits = int(np.asarray(value, dtype.numpy).view(np.uint16))
             finite = (bits & 0x7F80) != 0x7F80
@@ -392,6 +431,3 @@ def kernel(source: str, name: str | None = None, options: Sequence[str] = ()) ->
     if not isinstance(source, str):
         raise TypeError(f"kernel(): the source has to be a str, not {type(source).__name__}")
     return Kernel(source, name, tuple(options))
-
-
-Grid = int | tuple[int, ...] | Callable[..., Any]

@@ -71,8 +71,7 @@ class Launcher:
         shape = self.shape
         plans = self.plans
         if self.grid is not None:
-            shape = self.kernel.shape_of(self.grid(*args), shape[1], shape[2])
-            plans = self.kernel.plans_of(shape)
+            shape, plans = self.kernel.table_of(self.grid(*args), shape)
         parts: list = []
         operands: list = []
         numbers: list = []
@@ -130,17 +129,21 @@ class Launcher:
         place: cython.Py_ssize_t = 0
         for value in numbers:
             kind: cython.int = prepared.checks[place]
-            if kind == INTEGER or kind == TRUTH:
+            if kind in (INTEGER, TRUTH):
                 least, greatest = prepared.limits[place]
                 if not least <= value <= greatest:
                     self.kernel.refuse_number(args, place)
-            elif kind == SINGLE:
-                single: cython.double = value
-                # Infinities and nan pass: their difference from themselves is no zero.
-                if (single > LARGEST_SINGLE or single < -LARGEST_SINGLE) and single - single == 0:
-                    self.kernel.refuse_number(args, place)
             elif kind == HALF:
                 numbers[place] = self.kernel.half_bits(args, place, value)
+            else:
+                if type(value) is not float:
+                    # Nothing may fail any more once the launch is being recorded.
+                    value = numbers[place] = self.kernel.double_of(args, place, value)
+                double: cython.double = value
+                # Infinities and nan pass: their difference from themselves is no zero.
+                if (kind == SINGLE and double - double == 0
+                        and (double > LARGEST_SINGLE or double < -LARGEST_SINGLE)):
+                    self.kernel.refuse_number(args, place)
             place += 1
 
     def written(self, state: ModeState, prepared: Prepared, operands: list[Any]) -> None:

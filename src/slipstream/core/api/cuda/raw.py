@@ -1,8 +1,8 @@
 """The driver's calls for those who want to stand on the metal: thin, checked, with names of ours.
 
-Addresses and handles are ints.  A stream is a `Stream`, a handle that `stream_create` made, or None:
-the thread's current stream, whose pending launches are sent first, so that raw calls and tensors'
-ops stay in order.
+Addresses and handles are ints.  A stream is a `Stream`, a handle that `stream_create` made, or
+None: the thread's current stream, whose pending launches are sent first, so that raw calls and
+tensors' ops stay in order.
 """
 
 from __future__ import annotations

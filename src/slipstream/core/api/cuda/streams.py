@@ -97,7 +97,7 @@ class Stream:
         return f"<slipstream.cuda.Stream device={self.device} number={self.stream_id}>"
 
     def __enter__(self) -> Stream:
-        _entered.append((stream_scope := stream(self)))
+        _entered.append(stream_scope := stream(self))
         stream_scope.__enter__()
         return self
 
@@ -162,7 +162,7 @@ def set_stream(stream: Stream | None) -> None:
     state.stream = CurrentStreams(known) if known else None
 
 
-class stream:
+class stream:  # noqa: N801
     """A scope in which a stream, and its card, are the thread's current ones."""
 
     def __init__(self, stream: Stream | None) -> None:

@@ -1,4 +1,4 @@
-"""The tokens of CUDA C++, with their places: as much of the language as reading signatures takes."""
+"""The tokens of CUDA C++, with their places: as much as reading signatures takes."""
 
 from __future__ import annotations
 

@@ -84,12 +84,16 @@ def kth(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: A
         return
     keys = comparable(source)
     chosen = np.partition(keys, k - 1, -1)[..., k - 1:k]
-    hits = keys == chosen
+    hits, below = keys == chosen, keys < chosen
     if keys.dtype.kind == "f":
         missing = np.isnan(keys)
-        wins = missing.any(-1, keepdims=True) if nans else np.isnan(chosen)
-        hits = np.where(wins, missing, hits)
-    places = hits.argmax(-1)[..., None]
+        hits = np.where(np.isnan(chosen), missing, hits)
+        below = np.where(np.isnan(chosen), ~missing, below)
+    # Of equals the one that a stable sort has there.
+    ranks = np.cumsum(hits, -1) * hits
+    places = (ranks == k - below.sum(-1, keepdims=True)).argmax(-1)[..., None]
+    if nans and keys.dtype.kind == "f":
+        places = np.where(missing.any(-1, keepdims=True), missing.argmax(-1)[..., None], places)
     for out, found in zip(outputs, (places, np.take_along_axis(source, places, -1)), strict=True):
         out[...] = found.reshape(out.shape)
 

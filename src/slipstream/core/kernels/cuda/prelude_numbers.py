@@ -76,8 +76,8 @@ _DIVISION = r"""
 #define SLIP_FLOAT_DIVISION(CLS, T, FMOD, FLOOR, COPYSIGN)                                      \
     SLIP_DEVICE T slip_remainder_##CLS(T a, T b) {                                              \
         const T r = FMOD(a, b);                                                                 \
-        if (b == 0 || r != r) return r;                                                         \
-        if (r == 0) return COPYSIGN((T)0, b);                                                   \
+        /* A remainder of zero has the dividend's sign. */                                      \
+        if (b == 0 || r == 0 || r != r) return r;                                               \
         return (r < 0) != (b < 0) ? r + b : r;                                                  \
     }                                                                                           \
     SLIP_DEVICE T slip_floor_divide_##CLS(T a, T b) {                                           \

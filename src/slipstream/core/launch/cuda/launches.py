@@ -121,6 +121,6 @@ def make_launch(code: KernelCode, device: Device, grid: int | Sequence[int],
 
 def three(sizes: int | Sequence[int]) -> Sizes:
     """A number, or one to three, as the three sizes of a grid or block."""
-    given = list(sizes) if hasattr(sizes, "__len__") else [sizes]
+    given = list(sizes) if not isinstance(sizes, int) else [sizes]
     given += [1] * (3 - len(given))
     return tuple([int(size) for size in given])  # type: ignore[return-value]

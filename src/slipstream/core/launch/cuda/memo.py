@@ -221,8 +221,7 @@ class Memo:
         return graph
 
     def _add(self, whole: int, after: tuple[int, ...], launch: Launch, block: bytes) -> int:
-        return self.driver.add_kernel_node(whole, after, launch.function, launch.grid,
-                                           launch.block, launch.shared, block)
+        return self.driver.add_kernel_node(whole, after, launch.function, launch.shape, block)
 
     def _make_room(self, nbytes: int) -> None:
         while self.graphs and (self.count >= MOST_GRAPHS or self.nbytes + nbytes > MOST_BYTES):

@@ -39,7 +39,7 @@ class TemplateKernel(Kernel):
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the library's kernels, or ours where an address does not fit."""
-        backend: CudaBackend = plan.backend
+        backend: CudaBackend = plan.backend  # type: ignore[assignment]
         queue: Queue = backend.queue()
         tensor: TensorBase
         storage: Storage

@@ -47,6 +47,7 @@ cdef extern from *:
 
 cdef class Words:
     cdef readonly Py_ssize_t length
+    cdef public list items
     cdef Py_ssize_t room
     cdef unsigned long long *data
     cpdef void append(self, unsigned long long word)

@@ -21,13 +21,18 @@ class Words:
     of a double for float, two doubles for complex; a user's kernel also takes a float's bits.
     """
 
+    length: int
+    room: int
+    data: Any
+    items: list[int]
+
     def __init__(self) -> None:
         self.length = 0
+        # What there is uncompiled.
+        self.items = []
         if cython.compiled:
             self.room = 0
             self.data = cython.NULL
-        else:
-            self.items: list[int] = []
 
     def __del__(self) -> None:
         if cython.compiled:

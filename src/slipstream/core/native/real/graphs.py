@@ -6,11 +6,10 @@ from typing import Any
 
 from cuda.bindings import driver as cu
 
-from slipstream.core.native.driver import TO_DEVICE, TO_HOST
+from slipstream.core.native.driver import TO_DEVICE, TO_HOST, Shape
 from slipstream.core.native.real.checked import Checked
 from slipstream.core.native.real.parameters import Block
 
-Sizes = tuple[int, int, int]
 THREAD_LOCAL = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 
@@ -34,11 +33,11 @@ class GraphCalls(Checked):
         """Give a graph back."""
         self.call("cuGraphDestroy", graph)
 
-    def add_kernel_node(self, graph: int, after: tuple[int, ...], function: int, grid: Sizes,
-                        block: Sizes, shared: int, parameters: bytes) -> int:
+    def add_kernel_node(self, graph: int, after: tuple[int, ...], function: int, shape: Shape,
+                        parameters: bytes) -> int:
         """A node that launches a kernel."""
         held = Block(parameters)
-        node = kernel_node(function, grid, block, shared, held)
+        node = kernel_node(function, shape, held)
         return int(self.call("cuGraphAddKernelNode", graph, named(after), len(after), node))
 
     def add_copy_node(self, graph: int, after: tuple[int, ...], target: int, source: int,
@@ -79,13 +78,13 @@ class GraphCalls(Checked):
         self.counts["graph_launches"] += 1
         self.call("cuGraphLaunch", executable, stream)
 
-    def set_kernel_node(self, executable: int, node: int, function: int, grid: Sizes,
-                        block: Sizes, shared: int, parameters: bytes) -> None:
+    def set_kernel_node(self, executable: int, node: int, function: int, shape: Shape,
+                        parameters: bytes) -> None:
         """Change a kernel node of an executable graph."""
         self.counts["node_updates"] += 1
         held = Block(parameters)
         self.call("cuGraphExecKernelNodeSetParams", executable, node,
-                  kernel_node(function, grid, block, shared, held))
+                  kernel_node(function, shape, held))
 
     def set_copy_node(self, executable: int, node: int, target: int, source: int, nbytes: int,
                       kind: str) -> None:
@@ -112,8 +111,9 @@ def named(nodes: tuple[int, ...]) -> list[Any]:
     return [cu.CUgraphNode(node) for node in nodes]
 
 
-def kernel_node(function: int, grid: Sizes, block: Sizes, shared: int, held: Block) -> Any:
+def kernel_node(function: int, shape: Shape, held: Block) -> Any:
     """The parameters of a kernel node."""
+    grid, block, shared = shape
     node = cu.CUDA_KERNEL_NODE_PARAMS()
     node.func = function
     node.gridDimX, node.gridDimY, node.gridDimZ = grid

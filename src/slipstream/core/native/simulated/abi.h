@@ -18,6 +18,7 @@
 #define SLIP_DEADLOCK 5
 #define SLIP_RACE 6
 #define SLIP_UNMAPPED 7
+#define SLIP_CRASH 8      /* the host's processor refused */
 
 /* Operations of a warp, or of a block, that need several threads at one place. */
 #define SLIP_SHUFFLE 0
@@ -64,6 +65,10 @@ struct slip_context {
     void *(*refuse)(slip_context *, const slip_block *, const void *at, unsigned nbytes,
                     int access);
     void (*trap)(slip_context *, const char *text);
+    void (*bad_index)(slip_context *, const char *file, unsigned line, const char *type,
+                      long long index);
+    long long ticks;
+    slip_block shared; /* the dynamic shared memory of the launch */
 };
 
 typedef struct slip_kernel {

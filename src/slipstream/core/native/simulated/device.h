@@ -248,7 +248,22 @@ template <class T> inline typename slip_bare<T>::type __ldg(const slip_pointer<T
     return slip_load<typename slip_bare<T>::type>(p);
 }
 template <class T> inline T __ldg(const T *p) { return *p; }
-inline unsigned char *slip_dynamic_shared() { return slip_shared_memory; }
+template <class T> inline slip_pointer<T> slip_shared() {
+    return slip_pointer<T>((T *)slip_shared_memory, &slip_now->shared);
+}
+inline slip_pointer<unsigned char> slip_dynamic_shared() { return slip_shared<unsigned char>(); }
+
+/* The compiler calls this before an index goes past an array whose length it knows. */
+struct slip_index_site {
+    const char *file;
+    unsigned line, column;
+    const struct { unsigned short kind, info; char name[1]; } *array, *index;
+};
+extern "C" __attribute__((visibility("hidden"), used))
+void __ubsan_handle_out_of_bounds(void *site, void *index) {
+    const slip_index_site *at = (const slip_index_site *)site;
+    slip_now->bad_index(slip_now, at->file, at->line, at->array->name, (long long)index);
+}
 
 /* -- what the rewritten text calls -- */
 

@@ -27,7 +27,7 @@ class FaultRecord(ctypes.Structure):
     _fields_ = (
         ("kind", ctypes.c_int), ("access", ctypes.c_int), ("thread", Triple), ("block", Triple),
         ("address", WORD), ("start", WORD), ("size", WORD), ("identity", WORD),
-        ("nbytes", ctypes.c_uint), ("other", ctypes.c_uint), ("text", ctypes.c_char * 64),
+        ("nbytes", ctypes.c_uint), ("other", ctypes.c_uint), ("text", ctypes.c_char * 120),
     )
 
 

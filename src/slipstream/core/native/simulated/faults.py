@@ -7,7 +7,7 @@ from typing import Any
 from slipstream.core.native.driver import DriverError
 from slipstream.core.vocab.modes import decode_site
 
-OUTSIDE, NOWHERE, MISALIGNED, TRAP, DEADLOCK, RACE, UNMAPPED = range(1, 8)
+OUTSIDE, NOWHERE, MISALIGNED, TRAP, DEADLOCK, RACE, UNMAPPED, CRASH = range(1, 9)
 READ, WRITE, ATOMIC = 1, 2, 4
 KINDS = {
     OUTSIDE: ("OUT_OF_BOUNDS", "ILLEGAL_ADDRESS"),
@@ -17,14 +17,15 @@ KINDS = {
     DEADLOCK: ("DEADLOCK", "LAUNCH_TIMEOUT"),
     RACE: ("RACE", "ILLEGAL_STATE"),
     UNMAPPED: ("UNMAPPED", "ILLEGAL_ADDRESS"),
+    CRASH: ("CRASH", "ILLEGAL_ADDRESS"),
 }
 
 
 class SimulatedFault(DriverError):
     """The simulated driver saw work do what no program should; the device lives on.
 
-    ``kind``: OUT_OF_BOUNDS, USE_AFTER_FREE (or memory that never was), MISALIGNED, TRAP, DEADLOCK,
-    RACE or UNMAPPED.  ``work`` names the kernel or copy, ``site`` is its (code, instruction);
+    ``kind``: OUT_OF_BOUNDS, USE_AFTER_FREE (or memory that never was), MISALIGNED, UNMAPPED, RACE,
+    TRAP, DEADLOCK or CRASH.  ``work`` names the kernel or copy, ``site`` is its (code, instruction);
     ``other`` and ``other_site`` are those of the other side of a race.  ``address`` and ``block``
     (address, bytes) say where; ``others`` is how many more faults the same wait found.
     """
@@ -122,8 +123,8 @@ def fault_of(record: Any, label: tuple[str, Any], other: tuple[str, Any],
     elif record.kind == DEADLOCK:
         text = (f"{work}: threads of block {tuple(record.block)} wait for each other for ever "
                 "(a barrier or warp operation that not all of them reach)")
-    elif record.kind == TRAP:
-        text = f"{work}: {record.text.decode()} {where(record)}"
+    elif record.kind in (TRAP, CRASH):
+        text = f"{work}: {record.text.decode()}, {where(record)}"
     else:
         text = f"{illegal(record, work, blocks)}, {where(record)}"
     fault = SimulatedFault(kind, code, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from slipstream.core.native.driver import DriverError
+from slipstream.core.native.driver import DriverError, Shape
 from slipstream.core.native.simulated.calls import SUBMIT_TIME, driver_call
 from slipstream.core.native.simulated.capture import CaptureCalls
 from slipstream.core.native.simulated.graphs import Executable, Graph, Node, Tickets, difference
@@ -45,11 +45,10 @@ class GraphCalls(CaptureCalls):
         return node.handle
 
     @driver_call
-    def add_kernel_node(self, graph: int, after: tuple[int, ...], function: int,
-                        grid: tuple[int, int, int], block: tuple[int, int, int], shared: int,
+    def add_kernel_node(self, graph: int, after: tuple[int, ...], function: int, shape: Shape,
                         parameters: bytes) -> int:
         """A node that launches a kernel after other nodes."""
-        action = self.make_launch("add_kernel_node", function, (grid, block, shared), parameters)
+        action = self.make_launch("add_kernel_node", function, shape, parameters)
         return self.add_node(graph, after, "add_kernel_node", action)
 
     def copy_of(self, call: str, target: int, source: int, nbytes: int, kind: str) -> CopyAction:
@@ -84,7 +83,7 @@ class GraphCalls(CaptureCalls):
         return tuple(self.find(Graph, graph, "nodes").nodes)
 
     def captured_kernels(self, graph: int) -> list[tuple[int, Any, bytes]] | None:
-        """(function, (grid, block, shared), parameters) of a chain of kernels; None for others."""
+        """(function, shape, parameters) of a chain of kernels; None for others."""
         chain = self.find(Graph, graph, "captured_kernels").chain()
         found = []
         for node in chain or ():
@@ -140,14 +139,13 @@ class GraphCalls(CaptureCalls):
         self.schedule.enqueue(work)
 
     @driver_call
-    def set_kernel_node(self, executable: int, node: int, function: int,
-                        grid: tuple[int, int, int], block: tuple[int, int, int], shared: int,
+    def set_kernel_node(self, executable: int, node: int, function: int, shape: Shape,
                         parameters: bytes) -> None:
         """Change a kernel node of an executable graph; the function must stay the same."""
         call = "set_kernel_node"
         found = self.find(Executable, executable, call)
         which = found.node(node, "kernel", call)
-        action = self.make_launch(call, function, (grid, block, shared), parameters)
+        action = self.make_launch(call, function, shape, parameters)
         old = which.action
         if isinstance(old, KernelAction) and old.function is not action.function:
             raise DriverError(call, "INVALID_VALUE",

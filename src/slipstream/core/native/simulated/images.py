@@ -8,7 +8,7 @@ import re
 import weakref
 from pathlib import Path
 
-from slipstream.core.native.simulated.toolchain import KERNEL, Toolchain, load_library
+from slipstream.core.native.simulated.toolchain import Toolchain, load_library
 from slipstream.core.native.simulated.transform import KernelText, transform
 
 HERE = Path(__file__).parent
@@ -81,7 +81,7 @@ def build(toolchain: Toolchain, name: str, source: str, options: tuple[str, ...]
     whole = "".join((
         HEADER, f"\n#define __CUDA_ARCH__ {number}0\n",
         f'namespace {{\n#line 1 "{file_name(name)}"\n', text, table(kernels, name)))
-    return toolchain.build(name, whole, (*host_options(options), *KERNEL))
+    return toolchain.build(name, whole, (*host_options(options), *toolchain.kernel_flags()))
 
 
 def file_name(name: str) -> str:

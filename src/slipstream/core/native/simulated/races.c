@@ -222,6 +222,9 @@ API unsigned slip_run(world *w, const slip_kernel *kernel, const slip_triple *si
     c->find = find;
     c->refuse = refuse;
     c->trap = trap;
+    c->bad_index = bad_index;
+    c->shared.start = (char *)image->dynamic_shared;
+    c->shared.size = shared;
     machine.kernel = kernel;
     machine.image = image;
     machine.threads = sizes[1].x * sizes[1].y * sizes[1].z;
@@ -238,7 +241,7 @@ API unsigned slip_run(world *w, const slip_kernel *kernel, const slip_triple *si
     machine.block_number = 0;
     machine.block_step = a_step(machine.blocks);
     machine.block_first = draw(machine.blocks < 0xffffffffu ? (unsigned)machine.blocks : 0xffffffffu);
-    run_blocks();
+    run_guarded();
     for (unsigned i = 0; w->race && i < w->used_count; i++)
         if (w->used[i].touch && w->used[i].size) settle_marks(w, w->used_units[i], &w->used[i]);
     return fault_count;

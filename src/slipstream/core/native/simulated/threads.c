@@ -4,8 +4,12 @@
    one that waits leaves its stack, and others go on in an order that a seed decides. */
 #include "abi.h"
 
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,7 +30,7 @@ typedef struct slip_fault {
     slip_triple thread, block;
     u64 address, start, size, identity;
     unsigned nbytes, other;
-    char text[64];
+    char text[120];
 } slip_fault;
 
 typedef struct fiber {
@@ -388,6 +392,13 @@ static void trap(slip_context *c, const char *text) {
     leave(machine.current); /* and never comes back */
 }
 
+static void bad_index(slip_context *c, const char *file, unsigned line, const char *type,
+                      long long index) {
+    char text[sizeof(((slip_fault *)0)->text)];
+    snprintf(text, sizeof text, "index %lld of %s at %s:%u", index, type, file, line);
+    trap(c, text);
+}
+
 /* -- a launch -- */
 
 static void resume(fiber *f) {
@@ -414,6 +425,54 @@ static void run_blocks(void) {
             break;
         }
     }
+}
+
+/* -- when the host's processor refuses what a kernel does -- */
+
+#define SIGNALS 3
+static const int signals[SIGNALS] = {SIGSEGV, SIGBUS, SIGFPE};
+static struct sigaction before[SIGNALS];
+static sigjmp_buf escape;
+static pthread_t runner;
+static volatile sig_atomic_t running;
+static char signal_stack[64 << 10];
+
+/* Ends the launch; a signal that comes from elsewhere goes where it went before. */
+static void on_signal(int number, siginfo_t *info, void *state) {
+    (void)state;
+    if (running && pthread_equal(pthread_self(), runner)) {
+        slip_fault *fault = new_fault(SLIP_CRASH);
+        fault->address = number == SIGFPE ? 0 : (u64)info->si_addr;
+        fault->nbytes = (unsigned)number;
+        strcpy(fault->text, number == SIGFPE ? "divides an integer by zero"
+                                             : "touches memory that is not there");
+        siglongjmp(escape, 1);
+    }
+    for (int i = 0; i < SIGNALS; i++)
+        if (signals[i] == number) sigaction(number, &before[i], 0);
+}
+
+static void need_signal_stack(void) {
+    stack_t held;
+    if (sigaltstack(0, &held) || !(held.ss_flags & SS_DISABLE)) return;
+    memset(&held, 0, sizeof held);
+    held.ss_sp = signal_stack;
+    held.ss_size = sizeof signal_stack;
+    sigaltstack(&held, 0);
+}
+
+static void run_guarded(void) {
+    struct sigaction mine;
+    memset(&mine, 0, sizeof mine);
+    mine.sa_sigaction = on_signal;
+    mine.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    need_signal_stack();
+    for (int i = 0; i < SIGNALS; i++) sigaction(signals[i], &mine, &before[i]);
+    runner = pthread_self();
+    running = 1;
+    if (!sigsetjmp(escape, 1)) run_blocks();
+    running = 0;
+    for (int i = 0; i < SIGNALS; i++) sigaction(signals[i], &before[i], 0);
     /* Stacks of threads that never end are taken from them. */
     machine.idle_count = machine.made;
     memcpy(machine.idle, machine.fibers, (size_t)machine.made * sizeof *machine.idle);

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,9 @@ SHARED = ("-shared", "-fPIC", "-g0", "-pipe", "-ffp-contract=off", "-fno-math-er
 # Kernels are compiled often and run little.
 KERNEL = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-w",
           "-x", "c++")
+# Where arrays have a length that the compiler knows, indices are compared with it; the header has
+# the function that is called then, so that no library is needed.
+ARRAYS = ("-fsanitize=bounds", "-nodefaultlibs")
 ENGINE = ("-std=gnu11", "-O3", "-x", "c")
 DIGEST = 32
 MISSING = ("the simulated driver builds kernels with a C++ compiler, and none was found: install "
@@ -43,11 +47,17 @@ class Toolchain:
         done = subprocess.run([*self.command, "--version"], capture_output=True, text=True)
         return done.stdout.partition("\n")[0] or "unknown"
 
+    def kernel_flags(self) -> tuple[str, ...]:
+        """The options for kernels."""
+        gnu = sys.platform == "linux" and "clang" not in self.version
+        return KERNEL + (ARRAYS if gnu else ())
+
     def build(self, name: str, text: str, flags: tuple[str, ...]) -> bytes:
         """A shared library of C++ or C text; raises CompileError with the compiler's words."""
         with tempfile.TemporaryDirectory(prefix="slipstream-") as folder:
             target = os.path.join(folder, "kernel.so")
-            command = [*self.command, *SHARED, *flags, "-", "-o", target, "-lm"]
+            libraries = ("-lgcc", "-lc") if "-nodefaultlibs" in flags else ()
+            command = [*self.command, *SHARED, "-o", target, *flags, "-", "-lm", *libraries]
             done = subprocess.run(command, input=text, capture_output=True, text=True)
             if done.returncode:
                 raise CompileError(name, done.stderr.strip())

@@ -32,6 +32,7 @@ def transform(source: str) -> tuple[str, list[KernelText]]:
     """The text for the host's compiler, and the kernels it defines."""
     tokens = Tokens(source)
     kernels: dict[str, KernelText] = {}
+    inside: set[int] = set()
     start = n = 0
     while n < tokens.count:
         text = tokens.text(n)
@@ -39,7 +40,9 @@ def transform(source: str) -> tuple[str, list[KernelText]]:
             kernel = _function(tokens, start, n)
             if kernel is not None:
                 kernels[kernel.name] = kernel
-            n = start = _after_function(tokens, tokens.closing(n))
+            end = _after_function(tokens, tokens.closing(n))
+            inside.update(range(n, end))
+            n = start = end
             continue
         if text in TYPES and tokens.text(n - 1) not in ("<", ","):
             n = tokens.expression_end(n, (";", "{"))
@@ -49,7 +52,7 @@ def transform(source: str) -> tuple[str, list[KernelText]]:
         n += 1
     for n in range(tokens.count):
         if tokens.text(n) == "__shared__":
-            _dynamic_shared(tokens, n)
+            _dynamic_shared(tokens, n, n in inside)
     return tokens.result(), list(kernels.values())
 
 
@@ -130,8 +133,11 @@ def _kernel(tokens: Tokens, start: int, opening: int, template: bool) -> KernelT
     return kernel
 
 
-def _dynamic_shared(tokens: Tokens, n: int) -> None:
-    """`extern __shared__ T name[];` becomes a pointer to the block's dynamic memory."""
+def _dynamic_shared(tokens: Tokens, n: int, local: bool) -> None:
+    """`extern __shared__ T name[];` becomes a pointer to the block's dynamic memory.
+
+    One in a function is checked; one for all functions is made before there is a launch.
+    """
     end = tokens.expression_end(n, (";",))
     if "extern" not in (tokens.text(n - 1), tokens.text(n + 1)) or tokens.text(end - 1) != "]":
         return
@@ -141,4 +147,7 @@ def _dynamic_shared(tokens: Tokens, n: int) -> None:
     base, name = tokens.joined(first, end - 3), tokens.text(end - 3)
     start = n - (tokens.text(n - 1) == "extern")
     tokens.blank(start, end)
-    tokens.prefix(start, f"{base}* const {name} = ({base}*)slip_shared_memory")
+    if local:
+        tokens.prefix(start, f"const auto {name} = slip_shared<{base}>()")
+    else:
+        tokens.prefix(start, f"static {base}* const {name} = ({base}*)slip_shared_memory")

@@ -145,9 +145,14 @@ SLIP_SWAP(unsigned long long)
 inline void __trap() { slip_now->trap(slip_now, "__trap()"); }
 inline void __brkpt() {}
 #define assert(condition) ((condition) ? (void)0 : slip_now->trap(slip_now, "assert(" #condition ")"))
-template <class... A> inline int printf(const char *, const A &...) { return 0; }
-inline long long clock64() { return 0; }
-inline int clock() { return 0; }
+extern "C" int fflush(void *);
+template <class... A> inline int printf(const char *format, const A &...values) {
+    int count = __builtin_printf(format, slip_plain(values)...);
+    fflush(0);
+    return count;
+}
+inline long long clock64() { return ++slip_now->ticks; }
+inline int clock() { return (int)clock64(); }
 
 /* -- the door from the engine: parameters out of their block, then a loop over threads -- */
 

@@ -1,0 +1,83 @@
+"""Operands on several devices: refused, but for scalars, and inside a scope that allows them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from slipstream.core.dispatch.entry import POINTWISE
+from slipstream.core.vocab.devices import CPU, Device
+from slipstream.core.vocab.modes import decode_site, modes
+from slipstream.core.vocab.records import TensorBase
+
+
+class Mixing(threading.local):
+    """A thread's permission to copy operands to the others' device; ``copies`` by the line."""
+
+    allowed = False
+
+    def __init__(self) -> None:
+        self.copies: dict[tuple[str, int], list[int]] = {}
+
+    def count(self, nbytes: int) -> None:
+        """Count a copy for the line that asked."""
+        state = modes.current()
+        entry = self.copies.setdefault(decode_site(state.code, state.instruction), [0, 0])
+        entry[0] += 1
+        entry[1] += nbytes
+
+
+class Hooks:
+    """What the layer above provides; set once at import."""
+
+    to_device: Any = None
+
+
+mixing = Mixing()
+hooks = Hooks()
+
+
+def gather(op: Any, values: Any, target: Any) -> Any:
+    """The arguments with operands brought to one device; None where that is not allowed.
+
+    A 0-dim tensor of the CPU goes where the others are, as a number would (pointwise ops); any
+    operand does where `mixing.allowed`.  The device is the target's, or the first one not the CPU.
+    """
+    device = _wanted(values, target)
+    if device is None:
+        return None
+    moved = []
+    for value in values:
+        if isinstance(value, (list, tuple)) and any(isinstance(v, TensorBase) for v in value):
+            inner = [_brought(op, each, device) for each in value]
+            if any(each is None for each in inner):
+                return None
+            moved.append(type(value)(inner))
+            continue
+        found = _brought(op, value, device) if isinstance(value, TensorBase) else value
+        if found is None and value is not None:
+            return None
+        moved.append(found)
+    return tuple(moved)
+
+
+def _wanted(values: Any, target: Any) -> Device | None:
+    if isinstance(target, TensorBase):
+        return target.spec.device
+    for value in values:
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(each, TensorBase) and each.spec.device is not CPU:
+                return each.spec.device
+    return None
+
+
+def _brought(op: Any, tensor: Any, device: Device) -> Any:
+    if not isinstance(tensor, TensorBase) or tensor.spec.device is device:
+        return tensor
+    scalar = (tensor.spec.device is CPU and not tensor.spec.ndim
+              and op.entry.kind == POINTWISE)
+    if not scalar and not mixing.allowed:
+        return None
+    if not scalar:
+        mixing.count(tensor.spec.nbytes)
+    return hooks.to_device.call((tensor, device), None)

@@ -1,0 +1,69 @@
+"""The kernels' texts: the same in every process, told by their primitives, and real CUDA C++."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slipstream as ss
+from gpu.kernels.formulas import Formula, Run, cuda, numbers
+from slipstream.core.kernels.cuda.prelude import PRELUDE
+from slipstream.core.vocab import optional
+
+F32, BF16 = ss.float32, ss.bfloat16
+
+
+def softmax_of(x: Any, dims: Any) -> Any:
+    """A chain of two reductions and maps."""
+    raised = (x - x.amax(dims, keepdim=True)).exp()
+    return raised / raised.sum(dims, keepdim=True)
+
+
+def runs() -> dict[str, Run]:
+    """A kernel of each schedule."""
+    wide, tall = cuda(numbers([6, 64], BF16)), cuda(numbers([1000, 33]))
+    return {
+        "flat": Run(Formula(lambda a, b: a * b + 1, [F32]), a=tall, b=tall),
+        "broadcast": Run(Formula(lambda a, b: a * b, [F32]), a=tall, b=tall[0]),
+        "copy": Run(Formula(lambda a: a, [F32]), a=tall.transpose(0, 1)),
+        "row": Run(Formula(lambda x: softmax_of(x, -1), [BF16]), x=wide),
+        "long row": Run(Formula(lambda x: softmax_of(x, -1), [BF16]),
+                        x=cuda(numbers([2, 40000], BF16))),
+        "split row": Run(Formula(lambda x: softmax_of(x, -1), [F32]), x=cuda(numbers([1, 70000]))),
+        "column": Run(Formula(lambda x: softmax_of(x, 0), [F32]), x=tall),
+        "split column": Run(Formula(lambda x: x.sum(0), [F32]), x=cuda(numbers([20000, 8]))),
+        "place": Run(Formula(lambda x: x.argmax(-1), [ss.int64]), x=wide),
+        "double": Run(Formula(lambda x: x.sum(-1), [ss.complex128]),
+                      x=cuda(np.ones([3, 50], np.complex128))),
+    }
+
+
+def test_texts_are_the_same_every_time() -> None:
+    first, second = [{name: run.launch().source() for name, run in runs().items()}
+                     for _ in range(2)]
+    assert first == second
+    assert len(set(first.values())) == len(first)
+
+
+def test_kernels_are_named_after_their_primitives() -> None:
+    made = runs()
+    assert "mul_add_f32(" in made["flat"].launch().source()
+    assert "amax_sub_exp_sum_div_bf16(" in made["row"].launch().source()
+    assert "copy_4(" in made["copy"].launch().source()
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100"])
+def test_nvrtc_compiles_them(arch: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    # Compiling needs neither a card nor its driver, which the constructor looks for.
+    kind = optional.load("core.native.real.kernels").KernelCalls
+    compiler = kind.__new__(kind)
+    compiler.counts = Counter()
+    for run in runs().values():
+        bound = run.launch().binding
+        for stage in getattr(bound, "stages", [None]):
+            code = (bound if stage is None else stage.launch).code
+            assert compiler.compile(PRELUDE + code.source, code.name, (), arch)
