@@ -142,6 +142,9 @@ class OpCore(OpBase):
     def _operands(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
         if not plan.operands:
             return outs
+        first = values[plan.operands[0]]
+        if len(plan.operands) == 1 and isinstance(first, TensorBase):
+            return (*outs, first) if len(outs) > 1 else (outs[0], first)
         operands: list = list(outs)
         for position in plan.operands:
             value = values[position]

@@ -62,6 +62,7 @@ cdef class Plan:
     cdef public object prepare
     cdef public object rule
     cdef public bint used
+    cdef public bint bare
 
 cdef class OpBase:
     cdef public str name

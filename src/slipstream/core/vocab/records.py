@@ -160,7 +160,7 @@ class Plan:
 
     ``out_spec``, ``kernel`` and ``backend`` are None until a builder fills them in, and stay so
     where a plan of its kind has none.  ``in_specs``: those of the inputs that its rule gives
-    gradients to, once it was recorded.
+    gradients to, once it was recorded.  ``bare``: a call needs the operands alone.
     """
 
     op: OpBase
@@ -183,6 +183,7 @@ class Plan:
     prepare: Any
     rule: Any
     used: bool
+    bare: bool
 
     def __init__(self, op: OpBase, recipe: object, kind: int) -> None:
         self.op = op
@@ -205,6 +206,7 @@ class Plan:
         self.prepare = None
         self.rule = None
         self.used = True
+        self.bare = False
 
 
 class OpBase:
