@@ -27,7 +27,6 @@ cdef class Op(OpCore):
     cdef tuple _short_key(self, ModeState state, tuple args)
     cdef tuple _key(self, ModeState state, object values, object target, int form)
     cdef object _part(self, Py_ssize_t place, object value)
-    cdef tuple _specs(self, object tensors, bint grad_enabled)
     cpdef Plan plan_for(self, ModeState state, object values, object target, int form)
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)

@@ -29,6 +29,9 @@ from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import KERNEL, VIEW, Plan, TensorBase
 from slipstream.core.vocab.settings import settings
 
+if not cython.compiled:
+    from slipstream.core.dispatch import quick
+
 __all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Tape",
            "plan_table", "wiring"]
 
@@ -223,6 +226,8 @@ class Op(OpCore):
                 and plan.numbers == others and plan.prepare is None and plan.short_key is None):
             self.binary[key] = plan
             plan.short_key = key
+            if not cython.compiled:
+                quick.adopt(self, plan)
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call_inplace(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
@@ -368,21 +373,6 @@ class Op(OpCore):
         if kind in (NUMBER, TENSOR_OR_NUMBER):
             return DEFAULT if value is self.defaults[place] else type(value)
         return (type(value), value) if kind == STATIC_NUMBER else type(value)
-
-    def _specs(self, tensors: Any, grad_enabled: bool) -> tuple[tuple[Any, ...], bool]:
-        """What the key holds of a list of tensors, and whether any of them wants a gradient."""
-        specs: list = []
-        wants = False
-        for each in tensors:
-            if isinstance(each, TensorBase):
-                tensor: TensorBase = each
-                specs.append(tensor.spec)
-                if ((tensor.record is not None or tensor.base is not None)
-                        and grad_enabled and tape.requires_grad(tensor)):
-                    wants = True
-            else:
-                specs.append(None if each is None else type(each))
-        return tuple(specs), wants
 
 
 DEFAULT = "default"

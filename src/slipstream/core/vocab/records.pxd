@@ -63,6 +63,7 @@ cdef class Plan:
     cdef public object rule
     cdef public bint used
     cdef public bint bare
+    cdef public tuple quick
 
 cdef class OpBase:
     cdef public str name

@@ -161,6 +161,7 @@ class Plan:
     ``out_spec``, ``kernel`` and ``backend`` are None until a builder fills them in, and stay so
     where a plan of its kind has none.  ``in_specs``: those of the inputs that its rule gives
     gradients to, once it was recorded.  ``bare``: a call needs the operands alone.
+    ``quick``: what the short way of the uncompiled core needs.
     """
 
     op: OpBase
@@ -184,6 +185,7 @@ class Plan:
     rule: Any
     used: bool
     bare: bool
+    quick: tuple[Any, ...] | None
 
     def __init__(self, op: OpBase, recipe: object, kind: int) -> None:
         self.op = op
@@ -207,6 +209,7 @@ class Plan:
         self.rule = None
         self.used = True
         self.bare = False
+        self.quick = None
 
 
 class OpBase:
