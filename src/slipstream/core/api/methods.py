@@ -26,10 +26,11 @@ def method_of(op: Op) -> Callable[..., Any]:
     """The method ``tensor.op(...)``, with ``out=`` where the op takes it."""
     bound: Op = op
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    # The tensor is the first of the arguments: a tuple with it is what the door takes.
+    def method(*args: Any, **kwargs: Any) -> Any:
         if kwargs and "out" in kwargs:
-            return bound(self, *args, **kwargs)
-        return bound.call((self, *args), kwargs)
+            return bound(*args, **kwargs)
+        return bound.call(args, kwargs)
 
     return _named(method, op, op.name)
 
@@ -38,8 +39,8 @@ def inplace_of(op: Op) -> Callable[..., Any]:
     """The method ``tensor.op_(...)``."""
     bound: Op = op
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return bound.call_inplace((self, *args), kwargs)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return bound.call_inplace(args, kwargs)
 
     return _named(method, op, op.name + "_")
 

@@ -41,6 +41,7 @@ cdef class OpCore(OpBase):
     cdef public dict programs
     cdef public dict rules
     cdef public dict kernels
+    cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)
     cdef object _launch(self, Plan plan, ModeState state, object values)
@@ -48,6 +49,7 @@ cdef class OpCore(OpBase):
     cdef tuple _operands(self, Plan plan, tuple outs, object values)
     cdef tuple _numbers(self, Plan plan, object values)
     cdef Py_ssize_t _distance(self, tuple starts, tuple steps)
+    cdef TensorBase _alias(self, TensorBase source, Spec spec, Py_ssize_t offset, object tracked)
     cdef object _view(self, Plan plan, ModeState state, object values)
     cdef TensorBase _new(self, Spec spec, Backend backend)
     cdef bint _plainly_writable(

@@ -107,6 +107,21 @@ class OpCore(OpBase):
     def __repr__(self) -> str:
         return f"<op {self.signature.text}>"
 
+    def _specs(self, tensors: Any, grad_enabled: bool) -> tuple[tuple[Any, ...], bool]:
+        """What the key holds of a list of tensors, and whether any of them wants a gradient."""
+        specs: list = []
+        wants = False
+        for each in tensors:
+            if isinstance(each, TensorBase):
+                tensor: TensorBase = each
+                specs.append(tensor.spec)
+                if ((tensor.record is not None or tensor.base is not None)
+                        and grad_enabled and tape.requires_grad(tensor)):
+                    wants = True
+            else:
+                specs.append(None if each is None else type(each))
+        return tuple(specs), wants
+
     def _carry_out(
         self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
     ) -> Any:
@@ -155,6 +170,9 @@ class OpCore(OpBase):
     def _operands(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
         if not plan.operands:
             return outs
+        first = values[plan.operands[0]]
+        if len(plan.operands) == 1 and isinstance(first, TensorBase):
+            return (*outs, first) if len(outs) > 1 else (outs[0], first)
         operands: list = list(outs)
         for position in plan.operands:
             value = values[position]

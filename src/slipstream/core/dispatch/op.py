@@ -27,8 +27,11 @@ from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
-from slipstream.core.vocab.records import KERNEL, Plan, TensorBase
+from slipstream.core.vocab.records import KERNEL, VIEW, Plan, TensorBase
 from slipstream.core.vocab.settings import settings
+
+if not cython.compiled:
+    from slipstream.core.dispatch import quick
 
 __all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Tape",
            "plan_table", "wiring"]
@@ -109,26 +112,33 @@ class Op(OpCore):
         modes.note_site(state)
         if state.special:
             return wiring.special(self, state, args, kwargs, None, PLAIN)
-        values = self.bind(args, kwargs)
         if self.compound or kwargs or modes.listeners is not None:
-            return self.dispatch(state, values, None, PLAIN)
+            return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
         key = self._short_key(state, args)
+        found = self.binary.get(key)
+        if found is None:
+            return self._first_call(key, state, args)
+        plan: Plan = found
+        plan.used = True
+        # Operands are where they were given; everything else asks for the other arguments too.
+        values = args if plan.bare else self.bind(args, None)
+        return self._carry_out(plan, state, values, None, PLAIN)
+
+    def _first_call(self, key: Any, state: ModeState, args: tuple[Any, ...]) -> Any:
+        values = self.bind(args, None)
         if key is None:
             return self.dispatch(state, values, None, PLAIN)
-        found = self.binary.get(key)
         plan: Plan
-        if found is None:
-            try:
-                plan = self.plan_for(state, values, None, PLAIN)
-            except MixedDeviceError as error:
-                return self._gathered(state, values, None, error)
-            # A plan kept in the table, and not found by another short key already.
-            if plan.key and plan.short_key is None:
-                self.binary[key] = plan
-                plan.short_key = key
-        else:
-            plan = found
-            plan.used = True
+        try:
+            plan = self.plan_for(state, values, None, PLAIN)
+        except MixedDeviceError as error:
+            return self._gathered(state, values, None, error)
+        # A plan kept in the table, and not found by another short key already.
+        if plan.key and plan.short_key is None:
+            self.binary[key] = plan
+            plan.short_key = key
+            plan.bare = (plan.rule is None and plan.prepare is None and not plan.numbers
+                         and (plan.kind == KERNEL or (plan.kind == VIEW and plan.binding is None)))
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call1(self, a: Any) -> Any:
@@ -225,6 +235,8 @@ class Op(OpCore):
                 and plan.numbers == others and plan.prepare is None and plan.short_key is None):
             self.binary[key] = plan
             plan.short_key = key
+            if not cython.compiled:
+                quick.adopt(self, plan)
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call_inplace(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
@@ -311,27 +323,32 @@ class Op(OpCore):
         tensor: TensorBase
         if n > 4 or self.device_at >= 0:
             return None
-        parts: list = [None, None, None, None]
-        for i in range(n):
+        second: object = None
+        third: object = None
+        fourth: object = None
+        part: object = None
+        # Backwards, so that the last one met is the first.
+        for i in range(n - 1, -1, -1):
+            fourth, third, second = third, second, part
             value = args[i]
             if isinstance(value, TensorBase):
                 tensor = value
-                parts[i] = tensor.spec
+                part = tensor.spec
                 if ((tensor.record is not None or tensor.base is not None)
                         and state.grad_enabled and tape.requires_grad(tensor)):
                     flags |= 1 << i
             elif value is None or type(value) is int or type(value) is bool:
                 if i < self.count and self.kinds[i] != STATIC:
                     return None
-                parts[i] = value
-            elif type(value) is tuple and self.kinds[i] == STATIC:
-                parts[i] = value
-            elif self.kinds[i] == TENSORS and type(value) in (list, tuple):
-                parts[i], wants = self._specs(value, state.grad_enabled)
+                part = value
+            elif i < self.count and type(value) is tuple and self.kinds[i] == STATIC:
+                part = value
+            elif i < self.count and self.kinds[i] == TENSORS and type(value) in (list, tuple):
+                part, wants = self._specs(value, state.grad_enabled)
                 flags |= wants << i
             else:
                 return None
-        return (n, parts[0], parts[1], parts[2], parts[3], flags)
+        return (flags, part) if n == 1 else (n, flags, part, second, third, fourth)
 
     def _key(self, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
         n: cython.Py_ssize_t = self.count
@@ -368,21 +385,6 @@ class Op(OpCore):
         if kind in (NUMBER, TENSOR_OR_NUMBER):
             return DEFAULT if value is self.defaults[place] else type(value)
         return (type(value), value) if kind == STATIC_NUMBER else type(value)
-
-    def _specs(self, tensors: Any, grad_enabled: bool) -> tuple[tuple[Any, ...], bool]:
-        """What the key holds of a list of tensors, and whether any of them wants a gradient."""
-        specs: list = []
-        wants = False
-        for each in tensors:
-            if isinstance(each, TensorBase):
-                tensor: TensorBase = each
-                specs.append(tensor.spec)
-                if ((tensor.record is not None or tensor.base is not None)
-                        and grad_enabled and tape.requires_grad(tensor)):
-                    wants = True
-            else:
-                specs.append(None if each is None else type(each))
-        return tuple(specs), wants
 
 
 DEFAULT = "default"

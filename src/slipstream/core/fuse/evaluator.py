@@ -36,7 +36,7 @@ def _silent_context() -> contextvars.Context:
     return context
 
 
-_SILENT = _silent_context()
+SILENT = _silent_context()
 # By the identity of the program, which the entry keeps alive.  Equality would not do: programs
 # with the constants 0.0 and -0.0 compare equal.
 _evaluators: dict[int, tuple[Program, Evaluator]] = {}
@@ -54,7 +54,7 @@ def evaluate(program: Program, outputs: Sequence[Array], inputs: Sequence[Array]
     known = _evaluators.get(id(program))
     if known is None or known[0] is not program:
         known = _remember(program)
-    _SILENT.copy().run(known[1], outputs, inputs, numbers, inner_rank)
+    SILENT.copy().run(known[1], outputs, inputs, numbers, inner_rank)
 
 
 def _remember(program: Program) -> tuple[Program, Evaluator]:
@@ -91,14 +91,24 @@ def _store(target: Array, x: Array, drop: int) -> None:
 
 def compile_evaluator(program: Program) -> Evaluator:
     """A function (outputs, inputs, numbers, inner_rank) that runs ``program``."""
-    direct = _direct_step(program)
-    if direct is not None:
-        return direct
+    step = _direct_step(program)
+    if step is not None:
+        ufunc: Any = PRIMITIVES[step.primitive].numpy
+        return _call_unary(ufunc) if len(step.sources) == 1 else _call_binary(ufunc, *step.sources)
     return _Compiler(program).function()
 
 
-def _direct_step(program: Program) -> Evaluator | None:
-    """One ufunc call on the operands as they are stored, if the program is no more than that."""
+def binary_ufunc(program: Program) -> np.ufunc | None:
+    """The ufunc that does what the program does with its two inputs as they are stored, if any."""
+    step = _direct_step(program)
+    if step is None or step.sources != (0, 1):
+        return None
+    ufunc: Any = PRIMITIVES[step.primitive].numpy
+    return ufunc
+
+
+def _direct_step(program: Program) -> Step | None:
+    """The step that is one ufunc call on the operands as stored, if the program is no more."""
     if len(program.steps) != 1 or program.numbers or program.constants:
         return None
     step = program.steps[0]
@@ -107,7 +117,7 @@ def _direct_step(program: Program) -> Evaluator | None:
         return None
     if not isinstance(ufunc, np.ufunc) or step.level == ROW or not _stored_exactly(program, step):
         return None
-    return _call_unary(ufunc) if len(step.sources) == 1 else _call_binary(ufunc, *step.sources)
+    return step
 
 
 def _stored_exactly(program: Program, step: Step) -> bool:

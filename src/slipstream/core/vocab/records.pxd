@@ -64,6 +64,8 @@ cdef class Plan:
     cdef public object prepare
     cdef public object rule
     cdef public bint used
+    cdef public bint bare
+    cdef public tuple quick
 
 cdef class OpBase:
     cdef public str name

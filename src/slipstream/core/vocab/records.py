@@ -177,7 +177,8 @@ class Plan:
 
     ``out_spec``, ``kernel`` and ``backend`` are None until a builder fills them in, and stay so
     where a plan of its kind has none.  ``in_specs``: those of the inputs that its rule gives
-    gradients to, once it was recorded.
+    gradients to, once it was recorded.  ``bare``: a call needs the operands alone.
+    ``quick``: what the short way of the uncompiled core needs.
     """
 
     op: OpBase
@@ -200,6 +201,8 @@ class Plan:
     prepare: Any
     rule: Any
     used: bool
+    bare: bool
+    quick: tuple[Any, ...] | None
 
     def __init__(self, op: OpBase, recipe: object, kind: int) -> None:
         self.op = op
@@ -222,6 +225,8 @@ class Plan:
         self.prepare = None
         self.rule = None
         self.used = True
+        self.bare = False
+        self.quick = None
 
 
 class OpBase:
