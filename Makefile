@@ -3,7 +3,7 @@ PYTHON ?= python3
 DEVICE ?= auto
 RUN := .venv/bin/python
 
-.PHONY: build demo test check bench conformance clean
+.PHONY: build demo test check bench gpu conformance clean
 
 build:
 	@$(PYTHON) tools/environment.py
@@ -19,6 +19,9 @@ check: build
 
 bench: build
 	@$(RUN) benchmarks/run.py --readme $(ARGS)
+
+gpu: build
+	@$(RUN) benchmarks/gpu/run.py --resume $(ARGS)
 
 conformance: build
 	@$(RUN) tools/conformance.py $(ARGS)

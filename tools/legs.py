@@ -15,6 +15,8 @@ from environment import BUILD_NEEDS, create_environment, pip_install
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "reports"
 SUITES = ("tests/pure", "tests/cpu")
+SIMULATED = "tests/gpu"
+KERNELS = ROOT / "build" / "kernels"
 HIDDEN = ROOT / ".venv-no-compiler"
 COPY = ROOT / "build" / "no-compiler"
 COPIED = ("src", "tests", "pyproject.toml", "setup.py", "README.md", "LICENSE")
@@ -81,6 +83,22 @@ def uncompiled() -> Count:
     """Run the same tests on the Python sources of the core."""
     environment = {**os.environ, "SLIPSTREAM_CORE": "uncompiled"}
     return run_pytest("uncompiled", ["-n", "2", *suites()], environment=environment)
+
+
+def simulated() -> Count:
+    """Run the tests of the CUDA road on the simulated driver."""
+    return run_pytest("simulated", ["-n", "2", SIMULATED], environment=on_simulated())
+
+
+def simulated_uncompiled() -> Count:
+    """Run them on the Python sources of the core; the kernels are kept from the run before."""
+    environment = {**on_simulated(), "SLIPSTREAM_CORE": "uncompiled"}
+    return run_pytest("simulated-uncompiled", ["-n", "2", SIMULATED], environment=environment)
+
+
+def on_simulated() -> dict[str, str]:
+    """Return an environment in which the simulated driver stands under CUDA."""
+    return {**os.environ, "SLIPSTREAM_DRIVER": "sim", "SLIPSTREAM_CACHE": str(KERNELS)}
 
 
 def no_compiler() -> Count:

@@ -15,6 +15,8 @@ LEGS = {
     "core": legs.core_is_as_it_should_be,
     "compiled": legs.compiled,
     "uncompiled": legs.uncompiled,
+    "simulated": legs.simulated,
+    "simulated-uncompiled": legs.simulated_uncompiled,
     "no-compiler": legs.no_compiler,
     "scripts": legs.scripts,
     "check": legs.checks,

@@ -21,6 +21,8 @@ from rich.table import Table
 from gpu import devices, hosts
 from gpu.timing import Row
 
+README = Path(__file__).resolve().parent.parent.parent / "README.md"
+BEGINS, ENDS = "<!-- gpu begins -->", "<!-- gpu ends -->"
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 PARTS = {
     "adds": hosts.adds, "backwards": hosts.backwards, "training": hosts.training,
@@ -48,12 +50,31 @@ def show(rows: list[Row]) -> None:
     Console(width=150).print(table)
 
 
+def write_readme(known: dict, device: str) -> None:
+    """Put the figures into the README, losses included."""
+    lines = ["", f"Measured {time.strftime('%Y-%m-%d')} on {device}; PyTorch {torch.__version__} in "
+             "the same run.", "", "| | ours | PyTorch | value | bar | |", "|---|---|---|---|---|---|"]
+    for part in known.values():
+        for row in part["rows"]:
+            bar, peer, unit = row["bar"], row["peer"], row["unit"]
+            bound = "-" if bar is None else f"≤ {bar:g}" if bar > 0 else f"≥ {-bar:g}"
+            theirs = "-" if peer is None else f"{peer:.4g} {unit}"
+            verdict = "ok" if row["met"] else "missed"
+            lines.append(f"| {row['what']} | {row['ours']:.4g} {unit} | {theirs} | "
+                         f"{row['value']:.3g} | {bound} | {verdict} |")
+    text = README.read_text()
+    head, _, rest = text.partition(BEGINS)
+    _, _, tail = rest.partition(ENDS)
+    README.write_text(head + BEGINS + "\n".join([*lines, "", ""]) + ENDS + tail)
+
+
 def main() -> int:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--readme", action="store_true", help="write the figures to the README")
     options = parser.parse_args()
     path = options.out or RESULTS / f"gpu-{commit()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +91,8 @@ def main() -> int:
                        "rows": [{**row._asdict(), "met": row.met} for row in rows]}
         path.write_text(json.dumps(known, indent=1, ensure_ascii=False))
         show(rows)
+    if options.readme:
+        write_readme(known, torch.cuda.get_device_name())
     return 0
 
 

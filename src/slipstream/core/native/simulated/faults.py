@@ -25,7 +25,7 @@ class SimulatedFault(DriverError):
     """The simulated driver saw work do what no program should; the device lives on.
 
     ``kind``: OUT_OF_BOUNDS, USE_AFTER_FREE (or memory that never was), MISALIGNED, UNMAPPED, RACE,
-    TRAP, DEADLOCK or CRASH.  ``work`` names the kernel or copy, ``site`` is its (code, instruction);
+    TRAP, DEADLOCK or CRASH.  ``work`` names the kernel or copy, ``site`` its (code, instruction);
     ``other`` and ``other_site`` are those of the other side of a race.  ``address`` and ``block``
     (address, bytes) say where; ``others`` is how many more faults the same wait found.
     """
