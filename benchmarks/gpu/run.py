@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -52,8 +53,9 @@ def show(rows: list[Row]) -> None:
 
 def write_readme(known: dict, device: str) -> None:
     """Put the figures into the README, losses included."""
-    lines = ["", f"Measured {time.strftime('%Y-%m-%d')} on {device}; PyTorch {torch.__version__} in "
-             "the same run.", "", "| | ours | PyTorch | value | bar | |", "|---|---|---|---|---|---|"]
+    when = f"Measured {time.strftime('%Y-%m-%d')} on {device}"
+    lines = ["", f"{when}; PyTorch {torch.__version__} in the same run.", "",
+             "| | ours | PyTorch | value | bar | |", "|---|---|---|---|---|---|"]
     for part in known.values():
         for row in part["rows"]:
             bar, peer, unit = row["bar"], row["peer"], row["unit"]
