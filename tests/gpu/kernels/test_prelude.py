@@ -21,7 +21,8 @@ def test_the_prelude_has_every_helper_of_the_primitives() -> None:
     for name in helper_names():
         family, _, cls = name.rpartition("_")
         written = f"{name}(" in PRELUDE
-        complex_function = cls == "c64" and f"SLIP_SINGLE({family.removeprefix('slip_')})" in PRELUDE
+        single = f"SLIP_SINGLE({family.removeprefix('slip_')})"
+        complex_function = cls == "c64" and single in PRELUDE
         assert written or complex_function or f"{family}_##CLS" in PRELUDE or (
             name.startswith("slip_cast_c") and "slip_cast_##CLS" in PRELUDE), name
 

@@ -193,7 +193,8 @@ def test_first_of_equal_extremes_and_nan_first() -> None:
         if shape[0] > 1:
             x[1, 5] = x[1, 30] = np.nan
             x[2] = -np.inf
-        run = check(Formula(lambda x: (x.argmax(-1), x.argmin(-1)), [ss.int64, ss.int64]), x=cuda(x))
+        both = Formula(lambda x: (x.argmax(-1), x.argmin(-1)), [ss.int64, ss.int64])
+        run = check(both, x=cuda(x))
         assert host(run.results[0])[0, 0] == 7
         down = check(Formula(lambda x: x.argmax(0), [ss.int64]), x=cuda(x.T.copy()))
         assert host(down.results[0])[0, 0] == 7

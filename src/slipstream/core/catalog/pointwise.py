@@ -148,12 +148,12 @@ unary_op("exp", lambda self: self.exp(), lambda g, out: g * checks.conj(out), np
          doc="e to the power of self.")
 unary_op("expm1", lambda self: self.expm1(), lambda g, out: g * checks.conj(out + 1), np.expm1,
          dtypes=("bool", "int", "float"), check=checks.no_complex,
-         doc="exp(self) - 1, right for small values.")
+         aliases=("special.expm1",), doc="exp(self) - 1, right for small values.")
 unary_op("log", lambda self: self.log(), lambda g, self: g / checks.conj(self), np.log,
          samples=positive, doc="Natural logarithm.")
 unary_op("log1p", lambda self: self.log1p(), lambda g, self: g / (self + 1), np.log1p,
          samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
-         doc="log(1 + self), right for small values.")
+         aliases=("special.log1p",), doc="log(1 + self), right for small values.")
 unary_op("log2", lambda self: self.log2(), lambda g, self: g / (self * math.log(2.0)), np.log2,
          samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
          doc="Logarithm to base 2.")

@@ -11,6 +11,7 @@ dtype, device, any.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,9 @@ def _split(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
+@functools.cache
 def _parameter(text: str, keyword_only: bool) -> Parameter:
+    """A parameter; most entries have some in common."""
     declared, equals, default = text.partition("=")
     kind_name, _, name = declared.strip().rpartition(" ")
     if kind_name not in _KINDS and kind_name not in _STATIC:

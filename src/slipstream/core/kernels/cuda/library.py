@@ -297,8 +297,12 @@ def _refusal(call: Any, product: Any) -> str:
 def _kernel(plan: Any, call: Any, product: Any, order: tuple[int, ...],
             own: Any) -> Kernel:
     backend = backend_of(call.device())
-    ready = Call(libraries.of(backend), product, WORKSPACE, ALIGNMENT)
     fallback = own(plan, call)
+    try:
+        ready = Call(libraries.of(backend), product, WORKSPACE, ALIGNMENT)
+    except LibraryError:
+        # The library knows no algorithm for these dtypes and this epilogue.
+        return fallback
     binding, plan.binding = plan.binding, None
     launches = captured(backend, ready, len(order) > 3)
     if launches is None:

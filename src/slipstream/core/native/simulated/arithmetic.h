@@ -1,31 +1,37 @@
 /* Arithmetic of CUDA C++ by the compiler's builtins: no header of the host is read. */
-#define SLIP_ONE(name, call) \
-    inline float name##f(float x) { return __builtin_##call##f(x); } \
-    inline double name(double x) { return __builtin_##call(x); } \
-    inline float name(float x) { return __builtin_##call##f(x); } \
-    inline double name(int x) { return __builtin_##call((double)x); }
-#define SLIP_TWO(name, call) \
-    inline float name##f(float x, float y) { return __builtin_##call##f(x, y); } \
-    inline double name(double x, double y) { return __builtin_##call(x, y); } \
-    inline float name(float x, float y) { return __builtin_##call##f(x, y); } \
-    inline double name(double x, float y) { return __builtin_##call(x, (double)y); } \
-    inline double name(float x, double y) { return __builtin_##call((double)x, y); } \
-    inline double name(double x, int y) { return __builtin_##call(x, (double)y); } \
-    inline double name(int x, double y) { return __builtin_##call((double)x, y); } \
-    inline float name(float x, int y) { return __builtin_##call##f(x, (float)y); } \
-    inline float name(int x, float y) { return __builtin_##call##f((float)x, y); }
-SLIP_ONE(sqrt, sqrt) SLIP_ONE(cbrt, cbrt) SLIP_ONE(exp, exp) SLIP_ONE(exp2, exp2)
-SLIP_ONE(expm1, expm1) SLIP_ONE(log, log) SLIP_ONE(log2, log2) SLIP_ONE(log10, log10)
-SLIP_ONE(log1p, log1p) SLIP_ONE(sin, sin) SLIP_ONE(cos, cos) SLIP_ONE(tan, tan)
-SLIP_ONE(asin, asin) SLIP_ONE(acos, acos) SLIP_ONE(atan, atan) SLIP_ONE(sinh, sinh)
-SLIP_ONE(cosh, cosh) SLIP_ONE(tanh, tanh) SLIP_ONE(asinh, asinh) SLIP_ONE(acosh, acosh)
-SLIP_ONE(atanh, atanh) SLIP_ONE(floor, floor) SLIP_ONE(ceil, ceil) SLIP_ONE(trunc, trunc)
-SLIP_ONE(round, round) SLIP_ONE(rint, rint) SLIP_ONE(nearbyint, nearbyint)
-SLIP_ONE(erf, erf) SLIP_ONE(erfc, erfc) SLIP_ONE(lgamma, lgamma) SLIP_ONE(tgamma, tgamma)
-SLIP_ONE(logb, logb) SLIP_ONE(fabs, fabs) SLIP_ONE(j0, j0) SLIP_ONE(j1, j1)
-SLIP_TWO(pow, pow) SLIP_TWO(fmod, fmod) SLIP_TWO(atan2, atan2) SLIP_TWO(hypot, hypot)
-SLIP_TWO(copysign, copysign) SLIP_TWO(fmin, fmin) SLIP_TWO(fmax, fmax) SLIP_TWO(fdim, fdim)
-SLIP_TWO(remainder, remainder) SLIP_TWO(nextafter, nextafter)
+/* What a function of one argument gives (float for float, else double), and what a sum gives. */
+template <class T> struct slip_real { typedef double type; };
+template <> struct slip_real<float> { typedef float type; };
+template <class T> struct slip_real<slip_element<T>> { typedef typename slip_real<T>::type type; };
+template <class T> struct slip_value_of { typedef T type; };
+template <class T> struct slip_value_of<slip_element<T>> { typedef T type; };
+template <class A, class B> struct slip_sum {
+    typedef decltype(typename slip_value_of<A>::type() + typename slip_value_of<B>::type()) type;
+};
+
+/* Templates are read fast, and only those that a kernel calls are compiled. */
+#define SLIP_ONE(name) \
+    inline float name##f(float x) { return __builtin_##name##f(x); } \
+    template <class T> inline typename slip_real<T>::type name(T x) { \
+        if constexpr (sizeof(typename slip_real<T>::type) == 4) return __builtin_##name##f(x); \
+        else return __builtin_##name(x); \
+    }
+#define SLIP_TWO(name) \
+    inline float name##f(float x, float y) { return __builtin_##name##f(x, y); } \
+    template <class A, class B> \
+    inline typename slip_real<typename slip_sum<A, B>::type>::type name(A x, B y) { \
+        if constexpr (sizeof(typename slip_real<typename slip_sum<A, B>::type>::type) == 4) \
+            return __builtin_##name##f(x, y); \
+        else return __builtin_##name(x, y); \
+    }
+SLIP_ONE(sqrt) SLIP_ONE(cbrt) SLIP_ONE(exp) SLIP_ONE(exp2) SLIP_ONE(expm1) SLIP_ONE(log)
+SLIP_ONE(log2) SLIP_ONE(log10) SLIP_ONE(log1p) SLIP_ONE(logb) SLIP_ONE(sin) SLIP_ONE(cos)
+SLIP_ONE(tan) SLIP_ONE(asin) SLIP_ONE(acos) SLIP_ONE(atan) SLIP_ONE(sinh) SLIP_ONE(cosh)
+SLIP_ONE(tanh) SLIP_ONE(asinh) SLIP_ONE(acosh) SLIP_ONE(atanh) SLIP_ONE(floor) SLIP_ONE(ceil)
+SLIP_ONE(trunc) SLIP_ONE(round) SLIP_ONE(rint) SLIP_ONE(nearbyint) SLIP_ONE(erf) SLIP_ONE(erfc)
+SLIP_ONE(lgamma) SLIP_ONE(tgamma) SLIP_ONE(fabs) SLIP_ONE(j0) SLIP_ONE(j1)
+SLIP_TWO(pow) SLIP_TWO(fmod) SLIP_TWO(atan2) SLIP_TWO(hypot) SLIP_TWO(copysign) SLIP_TWO(fmin)
+SLIP_TWO(fmax) SLIP_TWO(fdim) SLIP_TWO(remainder) SLIP_TWO(nextafter)
 #undef SLIP_ONE
 #undef SLIP_TWO
 
@@ -107,47 +113,26 @@ inline float normcdff(float x) { return (float)normcdf((double)x); }
 inline double normcdfinv(double p) { return 1.41421356237309504880 * erfinv(2 * p - 1); }
 inline float normcdfinvf(float p) { return (float)normcdfinv((double)p); }
 
-inline int abs(int x) { return x < 0 ? (int)-(unsigned)x : x; }
-inline long abs(long x) { return x < 0 ? (long)-(unsigned long)x : x; }
-inline long long abs(long long x) { return x < 0 ? (long long)-(unsigned long long)x : x; }
-inline float abs(float x) { return __builtin_fabsf(x); }
-inline double abs(double x) { return __builtin_fabs(x); }
+template <class T> inline auto abs(T x) -> typename slip_sum<T, T>::type {
+    typedef typename slip_sum<T, T>::type number;
+    number y = x;
+    if constexpr (number(1) / 2 == 0) return y < 0 ? -y : y; /* -fwrapv: the least stays */
+    else if constexpr (sizeof(number) == 4) return __builtin_fabsf(y);
+    else return __builtin_fabs(y);
+}
 inline long labs(long x) { return abs(x); }
 inline long long llabs(long long x) { return abs(x); }
-#define SLIP_EXTREMA(T) \
-    inline T min(T x, T y) { return y < x ? y : x; } \
-    inline T max(T x, T y) { return y > x ? y : x; }
-SLIP_EXTREMA(int)
-SLIP_EXTREMA(unsigned)
-SLIP_EXTREMA(long)
-SLIP_EXTREMA(unsigned long)
-SLIP_EXTREMA(long long)
-SLIP_EXTREMA(unsigned long long)
-#undef SLIP_EXTREMA
-#define SLIP_MIXED(R, A, B) \
-    inline R min(A x, B y) { return min((R)x, (R)y); } \
-    inline R max(A x, B y) { return max((R)x, (R)y); }
-#define SLIP_MIXED2(R, A, B) SLIP_MIXED(R, A, B) SLIP_MIXED(R, B, A)
-SLIP_MIXED2(unsigned, int, unsigned)
-SLIP_MIXED2(long, int, long)
-SLIP_MIXED2(long long, int, long long)
-SLIP_MIXED2(long long, long, long long)
-SLIP_MIXED2(unsigned long, int, unsigned long)
-SLIP_MIXED2(unsigned long, unsigned, unsigned long)
-SLIP_MIXED2(unsigned long, long, unsigned long)
-SLIP_MIXED2(long, unsigned, long)
-SLIP_MIXED2(unsigned long long, unsigned, unsigned long long)
-SLIP_MIXED2(unsigned long long, unsigned long, unsigned long long)
-SLIP_MIXED2(unsigned long long, long long, unsigned long long)
-inline float min(float x, float y) { return __builtin_fminf(x, y); }
-inline float max(float x, float y) { return __builtin_fmaxf(x, y); }
-inline double min(double x, double y) { return __builtin_fmin(x, y); }
-inline double max(double x, double y) { return __builtin_fmax(x, y); }
-SLIP_MIXED2(double, float, double)
-SLIP_MIXED2(float, int, float)
-SLIP_MIXED2(double, int, double)
-#undef SLIP_MIXED
-#undef SLIP_MIXED2
+#define SLIP_EXTREMUM(name, sign) \
+    template <class A, class B> inline typename slip_sum<A, B>::type name(A x, B y) { \
+        typedef typename slip_sum<A, B>::type number; \
+        number a = x, b = y; \
+        if constexpr (number(1) / 2 == 0) return b sign a ? b : a; \
+        else if constexpr (sizeof(number) == 4) return __builtin_f##name##f(a, b); \
+        else return __builtin_f##name(a, b); \
+    }
+SLIP_EXTREMUM(min, <)
+SLIP_EXTREMUM(max, >)
+#undef SLIP_EXTREMUM
 
 /* -- bits -- */
 
@@ -246,26 +231,20 @@ template <class I, class F> inline I slip_whole(F x, I least, I most) {
     if (x >= (F)most) return most;
     return (I)x;
 }
-#define SLIP_WHOLE(F, f, I, i, least, most) \
-    inline I __##f##2##i##_rn(F x) { \
-        return slip_whole<I, double>(__builtin_nearbyint(x), least, most); \
-    } \
-    inline I __##f##2##i##_rz(F x) { return slip_whole<I, double>(x, least, most); } \
-    inline I __##f##2##i##_rd(F x) { \
-        return slip_whole<I, double>(__builtin_floor(x), least, most); \
-    } \
-    inline I __##f##2##i##_ru(F x) { \
-        return slip_whole<I, double>(__builtin_ceil(x), least, most); \
-    }
-#define SLIP_WHOLES(F, f) \
-    SLIP_WHOLE(F, f, int, int, -2147483647 - 1, 2147483647) \
-    SLIP_WHOLE(F, f, unsigned, uint, 0u, ~0u) \
-    SLIP_WHOLE(F, f, long long, ll, -9223372036854775807ll - 1, 9223372036854775807ll) \
-    SLIP_WHOLE(F, f, unsigned long long, ull, 0ull, ~0ull)
-SLIP_WHOLES(float, float)
-SLIP_WHOLES(double, double)
+#define SLIP_WHOLE(I, i, least, most) \
+    inline I __float2##i##_rn(float x) { return slip_whole<I, double>(__builtin_nearbyint(x), least, most); } \
+    inline I __float2##i##_rz(float x) { return slip_whole<I, double>(x, least, most); } \
+    inline I __float2##i##_rd(float x) { return slip_whole<I, double>(__builtin_floor(x), least, most); } \
+    inline I __float2##i##_ru(float x) { return slip_whole<I, double>(__builtin_ceil(x), least, most); } \
+    inline I __double2##i##_rn(double x) { return slip_whole<I, double>(__builtin_nearbyint(x), least, most); } \
+    inline I __double2##i##_rz(double x) { return slip_whole<I, double>(x, least, most); } \
+    inline I __double2##i##_rd(double x) { return slip_whole<I, double>(__builtin_floor(x), least, most); } \
+    inline I __double2##i##_ru(double x) { return slip_whole<I, double>(__builtin_ceil(x), least, most); }
+SLIP_WHOLE(int, int, -2147483647 - 1, 2147483647)
+SLIP_WHOLE(unsigned, uint, 0u, ~0u)
+SLIP_WHOLE(long long, ll, -9223372036854775807ll - 1, 9223372036854775807ll)
+SLIP_WHOLE(unsigned long long, ull, 0ull, ~0ull)
 #undef SLIP_WHOLE
-#undef SLIP_WHOLES
 inline float __int2float_rn(int x) { return (float)x; }
 inline float __uint2float_rn(unsigned x) { return (float)x; }
 inline float __ll2float_rn(long long x) { return (float)x; }
@@ -275,7 +254,6 @@ inline double __uint2double_rn(unsigned x) { return (double)x; }
 inline double __ll2double_rn(long long x) { return (double)x; }
 inline double __ull2double_rn(unsigned long long x) { return (double)x; }
 inline float __double2float_rn(double x) { return (float)x; }
-inline int lrintf_slip(float x) { return (int)__builtin_nearbyintf(x); }
 inline long lrintf(float x) { return __float2ll_rn(x); }
 inline long lrint(double x) { return __double2ll_rn(x); }
 inline long lroundf(float x) { return __float2ll_rz(__builtin_roundf(x)); }

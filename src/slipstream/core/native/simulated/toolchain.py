@@ -25,7 +25,7 @@ KERNEL = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-
           "-x", "c++")
 # Where arrays have a length that the compiler knows, indices are compared with it; the header has
 # the function that is called then, so that no library is needed.
-ARRAYS = ("-fsanitize=bounds", "-nodefaultlibs")
+ARRAYS = ("-fsanitize=bounds", "-nostdlib")
 ENGINE = ("-std=gnu11", "-O3", "-x", "c")
 DIGEST = 32
 MISSING = ("the simulated driver builds kernels with a C++ compiler, and none was found: install "
@@ -56,8 +56,7 @@ class Toolchain:
         """A shared library of C++ or C text; raises CompileError with the compiler's words."""
         with tempfile.TemporaryDirectory(prefix="slipstream-") as folder:
             target = os.path.join(folder, "kernel.so")
-            libraries = ("-lgcc", "-lc") if "-nodefaultlibs" in flags else ()
-            command = [*self.command, *SHARED, "-o", target, *flags, "-", "-lm", *libraries]
+            command = [*self.command, *SHARED, "-o", target, *flags, "-", "-lm"]
             done = subprocess.run(command, input=text, capture_output=True, text=True)
             if done.returncode:
                 raise CompileError(name, done.stderr.strip())

@@ -31,35 +31,27 @@ template <class T> inline T slip_exchange(unsigned mask, T value, int source) {
     return slip_unpack<T>(slip_now->together(slip_now, mask, SLIP_SHUFFLE, slip_pack(value),
                                              source));
 }
-template <class T> inline T slip_value(T value) { return value; }
-template <class T> inline T slip_value(const slip_element<T> &value) { return value.get(); }
-
 /* Lanes of one segment of `width` lanes see each other; others read their own value. */
-#define SLIP_SHUFFLES(T) \
-    inline T __shfl_sync(unsigned mask, T value, int source, int width = SLIP_WARP) { \
-        int lane = slip_lane(), first = lane & ~(width - 1); \
-        return slip_exchange<T>(mask, value, first + (source & (width - 1))); \
-    } \
-    inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = SLIP_WARP) { \
-        int lane = slip_lane(), from = lane - (int)delta; \
-        return slip_exchange<T>(mask, value, from < (lane & ~(width - 1)) ? lane : from); \
-    } \
-    inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = SLIP_WARP) { \
-        int lane = slip_lane(), from = lane + (int)delta; \
-        return slip_exchange<T>(mask, value, from > (lane | (width - 1)) ? lane : from); \
-    } \
-    inline T __shfl_xor_sync(unsigned mask, T value, int other, int width = SLIP_WARP) { \
-        int lane = slip_lane(), from = lane ^ other; \
-        return slip_exchange<T>(mask, value, from > (lane | (width - 1)) ? lane : from); \
-    }
-SLIP_SHUFFLES(int)
-SLIP_SHUFFLES(unsigned)
-SLIP_SHUFFLES(long)
-SLIP_SHUFFLES(unsigned long)
-SLIP_SHUFFLES(long long)
-SLIP_SHUFFLES(unsigned long long)
-SLIP_SHUFFLES(float)
-SLIP_SHUFFLES(double)
+template <class T>
+inline T __shfl_sync(unsigned mask, T value, int source, int width = SLIP_WARP) {
+    int first = (int)slip_lane() & ~(width - 1);
+    return slip_exchange<T>(mask, value, first + (source & (width - 1)));
+}
+template <class T>
+inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = SLIP_WARP) {
+    int lane = slip_lane(), from = lane - (int)delta;
+    return slip_exchange<T>(mask, value, from < (lane & ~(width - 1)) ? lane : from);
+}
+template <class T>
+inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = SLIP_WARP) {
+    int lane = slip_lane(), from = lane + (int)delta;
+    return slip_exchange<T>(mask, value, from > (lane | (width - 1)) ? lane : from);
+}
+template <class T>
+inline T __shfl_xor_sync(unsigned mask, T value, int other, int width = SLIP_WARP) {
+    int lane = slip_lane(), from = lane ^ other;
+    return slip_exchange<T>(mask, value, from > (lane | (width - 1)) ? lane : from);
+}
 
 inline unsigned long long slip_vote(unsigned mask, int what, unsigned long long value) {
     return slip_now->together(slip_now, mask, what, value, 0);
@@ -97,50 +89,46 @@ template <class T> inline T *slip_atomic(const slip_pointer<T> &p) {
 }
 template <class T> inline T *slip_atomic(T *p) { return p; }
 
-#define SLIP_ATOMIC_ON(P, T, name, next) \
-    inline T name(P p, T value) { \
+/* The value is converted to what the pointer points to. */
+template <class T> struct slip_same { typedef T type; };
+#define SLIP_ATOMIC_ON(pointer, name, next) \
+    template <class T> inline T name(pointer p, typename slip_same<T>::type value) { \
         T *at = slip_atomic(p), old = *at; \
         *at = next; \
         return old; \
     }
-#define SLIP_ATOMICS(T, name, next) \
-    SLIP_ATOMIC_ON(T *, T, name, next) SLIP_ATOMIC_ON(slip_pointer<T>, T, name, next) \
-    SLIP_ATOMIC_ON(T *, T, name##_block, next) SLIP_ATOMIC_ON(slip_pointer<T>, T, name##_block, next) \
-    SLIP_ATOMIC_ON(T *, T, name##_system, next) SLIP_ATOMIC_ON(slip_pointer<T>, T, name##_system, next)
-#define SLIP_INTEGER_ATOMICS(T) \
-    SLIP_ATOMICS(T, atomicAdd, old + value) SLIP_ATOMICS(T, atomicSub, old - value) \
-    SLIP_ATOMICS(T, atomicExch, value) SLIP_ATOMICS(T, atomicMin, value < old ? value : old) \
-    SLIP_ATOMICS(T, atomicMax, value > old ? value : old) SLIP_ATOMICS(T, atomicAnd, old & value) \
-    SLIP_ATOMICS(T, atomicOr, old | value) SLIP_ATOMICS(T, atomicXor, old ^ value)
-SLIP_INTEGER_ATOMICS(int)
-SLIP_INTEGER_ATOMICS(unsigned)
-SLIP_INTEGER_ATOMICS(long)
-SLIP_INTEGER_ATOMICS(unsigned long)
-SLIP_INTEGER_ATOMICS(long long)
-SLIP_INTEGER_ATOMICS(unsigned long long)
-SLIP_ATOMICS(unsigned, atomicInc, old >= value ? 0 : old + 1)
-SLIP_ATOMICS(unsigned, atomicDec, old == 0 || old > value ? value : old - 1)
-SLIP_ATOMICS(float, atomicAdd, old + value)
-SLIP_ATOMICS(float, atomicExch, value)
-SLIP_ATOMICS(double, atomicAdd, old + value)
+#define SLIP_ATOMICS(name, next) \
+    SLIP_ATOMIC_ON(T *, name, next) SLIP_ATOMIC_ON(slip_pointer<T>, name, next)
+SLIP_ATOMICS(atomicAdd, old + value)
+SLIP_ATOMICS(atomicSub, old - value)
+SLIP_ATOMICS(atomicExch, value)
+SLIP_ATOMICS(atomicMin, value < old ? value : old)
+SLIP_ATOMICS(atomicMax, value > old ? value : old)
+SLIP_ATOMICS(atomicAnd, old & value)
+SLIP_ATOMICS(atomicOr, old | value)
+SLIP_ATOMICS(atomicXor, old ^ value)
+SLIP_ATOMICS(atomicInc, old >= value ? 0 : old + 1)
+SLIP_ATOMICS(atomicDec, old == 0 || old > value ? value : old - 1)
 
-#define SLIP_SWAP_ON(P, T, name) \
-    inline T name(P p, T expected, T value) { \
+#define SLIP_SWAP_ON(pointer) \
+    template <class T> inline T atomicCAS(pointer p, typename slip_same<T>::type expected, \
+                                          typename slip_same<T>::type value) { \
         T *at = slip_atomic(p), old = *at; \
         if (old == expected) *at = value; \
         return old; \
     }
-#define SLIP_SWAP(T) \
-    SLIP_SWAP_ON(T *, T, atomicCAS) SLIP_SWAP_ON(slip_pointer<T>, T, atomicCAS) \
-    SLIP_SWAP_ON(T *, T, atomicCAS_block) SLIP_SWAP_ON(slip_pointer<T>, T, atomicCAS_block) \
-    SLIP_SWAP_ON(T *, T, atomicCAS_system) SLIP_SWAP_ON(slip_pointer<T>, T, atomicCAS_system)
-SLIP_SWAP(int)
-SLIP_SWAP(unsigned)
-SLIP_SWAP(unsigned short)
-SLIP_SWAP(long)
-SLIP_SWAP(unsigned long)
-SLIP_SWAP(long long)
-SLIP_SWAP(unsigned long long)
+SLIP_SWAP_ON(T *)
+SLIP_SWAP_ON(slip_pointer<T>)
+
+#define atomicAdd_block atomicAdd
+#define atomicSub_block atomicSub
+#define atomicExch_block atomicExch
+#define atomicMin_block atomicMin
+#define atomicMax_block atomicMax
+#define atomicCAS_block atomicCAS
+#define atomicAdd_system atomicAdd
+#define atomicExch_system atomicExch
+#define atomicCAS_system atomicCAS
 
 inline void __trap() { slip_now->trap(slip_now, "__trap()"); }
 inline void __brkpt() {}

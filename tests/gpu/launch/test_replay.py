@@ -1,0 +1,79 @@
+"""Loops that repeat themselves are replayed: 200 steps after 200 of warm-up, kernels cost nothing.
+
+What the runtime says of its launches is checked against the simulated driver's own counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from gpu.launch.loops import LOOPS
+
+import slipstream as ss
+
+STEPS = 200
+
+
+def counts() -> dict[str, int]:
+    """What the runtime counted and, under the driver's names, what the driver did."""
+    report = ss.cuda.launch_stats()
+    singles = sum(sum(names.values()) for names in report["single"].values())
+    kept = {name: report[name] for name in ("launches", "replayed", "captured", "patched")}
+    return {**kept, "single": singles, **{f"driver {name}": count for name, count
+                                          in ss.cuda.driver_stats().items()}}
+
+
+def steady(step: Callable[[int], Any]) -> dict[str, int]:
+    """The counts of the steps after the warm-up."""
+    for number in range(STEPS):
+        step(number)
+    before = counts()
+    for number in range(STEPS, 2 * STEPS):
+        step(number)
+    after = counts()
+    return {name: count - before.get(name, 0) for name, count in after.items()}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_steady_state_is_replayed(restart: Any, name: str) -> None:
+    restart(zero_cost=True, race=False, poison=False)
+    found = steady(LOOPS[name]())
+    assert found["launches"] >= STEPS
+    assert found["replayed"] >= 0.99 * found["launches"]
+    assert found["single"] <= 0.01 * found["launches"]
+    assert found["replayed"] + found["single"] == found["launches"]
+    assert found["captured"] == 0
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_driver_counts_the_same(restart: Any, name: str) -> None:
+    restart(zero_cost=True, race=False, poison=False)
+    found = steady(LOOPS[name]())
+    assert found["driver graph_kernel_nodes"] == found["replayed"]
+    assert found["driver kernel_launches"] == found["single"]
+    assert found["driver node_updates"] == found["patched"]
+    for never in ("captures", "instantiate", "allocations", "allocate", "create_physical", "map",
+                  "synchronizations", "compilations", "load_module"):
+        assert found.get(f"driver {never}", 0) == 0, never
+
+
+def test_without_the_memo_every_launch_goes_by_itself(restart: Any) -> None:
+    restart(memo=False, zero_cost=True, race=False, poison=False)
+    step = LOOPS["lengths"]()
+    for number in range(20):
+        step(number)
+    found = counts()
+    assert found["replayed"] == found["captured"] == found["driver graph_launches"] == 0
+    assert found["single"] == found["launches"] == found["driver kernel_launches"]
+
+
+def test_memo_on_and_off_train_to_the_same_bits(restart: Any) -> None:
+    losses = []
+    for memo in (True, False):
+        restart(memo=memo, race=False)
+        ss.manual_seed(7)
+        step = LOOPS["lengths"]()
+        losses.append([step(number).item() for number in range(12)])
+    assert losses[0] == losses[1]
