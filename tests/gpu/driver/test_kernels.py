@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+import threading
 
 import numpy as np
 import pytest
 
 from slipstream.core.native.driver import CompileError, DriverError
-from slipstream.core.native.simulated import SimulatedFault
+from slipstream.core.native.simulated import SimulatedFault, engine, toolchain
 
 ADD = """
 extern "C" __global__ void kernel(float* out, const float* a, const float* b, long long n) {
@@ -435,3 +436,35 @@ def test_modules_have_their_own_variables(card):
         card.launch(function, 1, 1, "Q", out)
         seen.append(int(card.fetch(out, 1, np.int32)[0]))
     assert seen == [5, 6, 5]
+
+
+def test_the_portable_switch_of_stacks(make_card, monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "ENGINE", (*toolchain.ENGINE, "-DSLIP_PORTABLE"))
+    monkeypatch.setattr(toolchain.settings, "cache", str(tmp_path))
+    monkeypatch.setattr(engine, "loaded", {})
+    test_barriers_and_warps(make_card, 256, 3)
+    test_warp_operations(make_card, 2)
+    test_threads_that_wait_for_each_other_for_ever_are_reported(make_card(seed=2))
+
+
+def test_many_python_threads(make_card):
+    card, failures = make_card(seed=3), []
+    kernel = card.kernel(TOTAL)
+
+    def work(number: int) -> None:
+        driver = card.driver
+        driver.use(driver.context(0))
+        stream = driver.create_stream()
+        x = np.full(500, number, np.float32)
+        there, out = card.put(x, stream), card.room(1)
+        for _ in range(10):
+            card.launch(kernel, 1, 64, "QQi", out, there, x.size, stream=stream)
+            if card.fetch(out, 1, stream=stream)[0] != x.sum():
+                failures.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from slipstream.core.api.interop import copy_from_device
 from slipstream.core.catalog.table import ops
 from slipstream.core.engine.backward import run_backward
 from slipstream.core.engine.hooks import HookHandle, add_hook, retain, table_of
@@ -31,6 +32,8 @@ def record_of(tensor: TensorBase) -> GradRecord:
 
 def copy_(self: Any, source: Any, non_blocking: bool = False) -> Any:
     """Write the elements of ``source``, broadcast, cast and brought to the device, into self."""
+    if non_blocking and isinstance(source, TensorBase) and copy_from_device(self, source):
+        return self
     if isinstance(source, TensorBase) and source.spec.device is not self.spec.device:
         source = ops.to_device.call((source, self.spec.device), None)
     return ops.copy.call_inplace((self, source, non_blocking), None)

@@ -11,7 +11,7 @@ import numpy as np
 from slipstream.core.catalog.table import ops
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
-from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.door import backend_of, backends, door
 from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.specs import specs
@@ -94,6 +94,7 @@ def to_numpy(self: Any, *, force: bool = False) -> np.ndarray:
             raise TypeError(f"can't convert {self.spec.device} device type tensor to numpy. Use "
                             "Tensor.cpu() to copy the tensor to host memory first.")
         self = to(self, "cpu")
+    door.settle_storage(self.storage)
     return shared_array(self)
 
 
@@ -156,6 +157,7 @@ def address_of(self: Any) -> int:
     if not self.spec.numel:
         return 0
     wait(self.spec.device, "data_ptr")
+    door.settle_storage(self.storage)
     return self.storage.address + self.offset * self.spec.itemsize
 
 
@@ -176,6 +178,7 @@ def item(self: Any) -> Any:
                            f"Scalar: {self.spec!r}")
     reader = READERS.get(self.spec.dtype)
     if reader is not None and backend_of(self.spec.device).immediate:
+        door.settle_storage(self.storage)
         return reader.from_address(
             self.storage.address + self.offset * self.spec.itemsize).value
     return host_array(self, "item").reshape(()).astype(_wide(self.spec.dtype)).item()
@@ -194,6 +197,7 @@ def host_array(self: Any, reason: str) -> np.ndarray:
         # The copy is what waits; the array keeps it alive.
         return shared_array(moved(self.detach(), CPU))
     wait(device, reason)
+    door.settle_storage(self.storage)
     return tensor_array(self)
 
 
@@ -505,6 +509,51 @@ def part(self: Any, which: int) -> Any:
                                f"{self.spec!r}")
         return self
     return ops.complex_part.call((self, which), None)
+
+
+# -- pinned memory -------------------------------------------------------------------------------
+def pin_memory(self: Any, device: Any = None) -> Any:
+    """A copy in pinned memory, which copies to and from the card need not wait for.
+
+    Raises RuntimeError for a tensor that is not on the CPU, and where there is no CUDA driver.
+    """
+    if self.spec.device is not CPU:
+        raise RuntimeError(f"cannot pin '{self.spec!r}': only dense CPU tensors can be pinned")
+    if is_pinned(self):
+        return self
+    backend: Any = backend_of(Device("cuda" if device is None else device))
+    pins = backend.pins()
+    spec = specs.contiguous(CPU, self.spec.dtype, self.spec.shape)
+    storage = Storage(CPU, pins.allocator.allocate(spec.nbytes), spec.nbytes, pins.owner)
+    made = wrap(spec, storage)
+    ops.copy.call_inplace((made, self.detach(), False), None)
+    return made
+
+
+def is_pinned(self: Any, device: Any = None) -> bool:
+    """Whether the tensor lies in pinned memory of a CUDA device."""
+    pinned = {getattr(getattr(backend, "pinning", None), "owner", None)
+              for backend in backends.values()}
+    return self.storage.owner in pinned - {None}
+
+
+def copy_from_device(self: Any, source: Any) -> bool:
+    """Let a copy from a card into a pinned tensor run while the host goes on.
+
+    False where it cannot: another dtype, shape or layout.
+    """
+    fits = (self.spec.dtype is source.spec.dtype and self.spec.shape == source.spec.shape
+            and self.spec.contiguous and source.spec.contiguous and self.spec.nbytes)
+    if not fits or tape.requires_grad(self) or tape.requires_grad(source):
+        return False
+    backend: Any = backend_of(source.spec.device)
+    if backend.on_host or not is_pinned(self):
+        return False
+    itemsize = self.spec.itemsize
+    backend.pins().to_host(self.storage, self.storage.address + self.offset * itemsize,
+                           source.storage.address + source.offset * itemsize, self.spec.nbytes)
+    self.storage.version += 1
+    return True
 
 
 # -- DLPack --------------------------------------------------------------------------------------

@@ -296,6 +296,14 @@ class Tensor(Methods):
         """The tensor on a CUDA device."""
         return interop.to(self, "cuda" if device is None else device)
 
+    def pin_memory(self, device: Any = None) -> Tensor:
+        """A copy in pinned memory; see `interop.pin_memory`."""
+        return interop.pin_memory(self, device)
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether the tensor lies in pinned memory."""
+        return interop.is_pinned(self, device)
+
     def as_subclass(self, cls: Callable[..., Any]) -> Any:
         """The same tensor as an instance of a subclass."""
         return interop.as_class(self, cls)

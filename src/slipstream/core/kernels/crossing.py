@@ -6,10 +6,11 @@ import ctypes
 from typing import Any
 
 from slipstream.core.kernels.cpu.arrays import array_of
-from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.door import backend_of, door
 from slipstream.core.launch.waiting import read
 from slipstream.core.vocab import dtypes
-from slipstream.core.vocab.records import Kernel, Plan, TensorBase
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.records import Kernel, Plan, Storage, TensorBase
 
 
 class CrossingKernel(Kernel):
@@ -24,7 +25,13 @@ class CrossingKernel(Kernel):
         nbytes = source.spec.nbytes
         if not nbytes:
             return
+        if is_pinned(source.storage, target.spec.device):
+            backend: Any = backend_of(target.spec.device)
+            backend.pins().to_device(address_of(target), source.storage, address_of(source),
+                                     nbytes)
+            return
         if backend_of(source.spec.device).on_host:
+            door.settle_storage(source.storage)
             data: Any = array_of(address_of(source), (nbytes,), (1,), dtypes.uint8.numpy)
         else:
             data = read(source.spec.device, address_of(source), nbytes, "to")
@@ -32,6 +39,13 @@ class CrossingKernel(Kernel):
             ctypes.memmove(address_of(target), data, nbytes)
         else:
             backend_of(target.spec.device).write(address_of(target), data)
+
+
+def is_pinned(storage: Storage, device: Device) -> bool:
+    """Whether a storage of the host is pinned memory of a CUDA device."""
+    backend: Any = backend_of(device)
+    pinning = getattr(backend, "pinning", None)
+    return pinning is not None and storage.owner == pinning.owner
 
 
 def address_of(tensor: TensorBase) -> int:

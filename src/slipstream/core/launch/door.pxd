@@ -9,4 +9,7 @@ cdef class ImmediateBackend(Backend):
 cdef class LaunchDoor:
     cdef public Py_ssize_t launches
     cdef public tuple windowed
+    cdef public Py_ssize_t pending
+    cpdef object settle(self, tuple operands)
+    cpdef object settle_storage(self, Storage storage)
     cpdef object submit(self, Plan plan, tuple operands, tuple numbers)

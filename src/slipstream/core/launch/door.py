@@ -77,6 +77,8 @@ class LaunchDoor:
         self.launches = 0
         # Backends that gather launches in windows.
         self.windowed: tuple[Backend, ...] = ()
+        # Host storages that a copy still fills or reads.
+        self.pending = 0
 
     def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Launch ``plan`` on ``operands`` (outputs first, then inputs)."""
@@ -85,9 +87,23 @@ class LaunchDoor:
             self._traced(plan, operands, numbers)
             return
         if plan.backend.immediate:
+            if self.pending:
+                self.settle(operands)
             plan.kernel.run(plan, operands, numbers)
         else:
             plan.backend.submit(plan, operands, numbers)
+
+    def settle(self, operands: tuple[Any, ...]) -> None:
+        """Wait for the copies that still fill or read the operands' memory."""
+        for tensor in operands:
+            self.settle_storage(tensor.storage)
+
+    def settle_storage(self, storage: Storage) -> None:
+        """Wait for the copy that still fills or reads a storage."""
+        if storage.pending is not None:
+            pending, storage.pending = storage.pending, None
+            self.pending -= 1
+            pending.wait()
 
     def boundary(self) -> None:
         """A point at which a loop repeats itself: the end of backward, of an optimizer's step."""
@@ -96,6 +112,8 @@ class LaunchDoor:
 
     def _traced(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         start = time.perf_counter_ns()
+        if self.pending and plan.backend.immediate:
+            self.settle(operands)
         plan.backend.submit(plan, operands, numbers)
         end = time.perf_counter_ns()
         details = {"plan": plan, "operands": [t.spec for t in operands], "numbers": numbers}

@@ -27,6 +27,7 @@ cdef class Storage:
     cdef public int exported
     cdef public object device
     cdef public object keep
+    cdef public object pending
     cdef public object write_site
     cdef object __weakref__
 

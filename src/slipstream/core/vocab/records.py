@@ -110,6 +110,7 @@ class Storage:
     exported: int
     device: Device
     keep: Any
+    pending: Any
     write_site: tuple[Any, int] | None
 
     def __init__(self, device: Device, address: int, nbytes: int, owner: int = -1) -> None:
@@ -121,6 +122,7 @@ class Storage:
         self.read_only = False
         self.exported = 0
         self.keep = None
+        self.pending = None
         self.write_site = None
 
     def __del__(self) -> None:
@@ -431,6 +433,7 @@ if not cython.compiled:
     Storage.read_only = False
     Storage.exported = 0
     Storage.keep = None
+    Storage.pending = None
     Storage.write_site = None
     for _field in ("rule", "places", "code", "hooks", "extra"):
         setattr(Node, _field, None)

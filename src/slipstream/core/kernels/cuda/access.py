@@ -88,11 +88,6 @@ def packed(words: Words) -> list[int]:
     return [word for values in words.values() for word in values]
 
 
-def shape_of(words: Words) -> tuple[tuple[str, int], ...]:
-    """What a source depends on: the names of the words, and how many each has."""
-    return tuple([(name, len(values)) for name, values in words.items()])
-
-
 def space_words(sizes: Sequence[int], name: str) -> Words:
     """Sizes and dividers of the dims below the outermost one, innermost first."""
     inner = list(reversed(sizes[1:]))

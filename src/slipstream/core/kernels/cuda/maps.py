@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import EVERY, FLAT, ONCE, REPEAT, STEP, VECTOR, Ints, Words
 from slipstream.core.kernels.cuda.writing import Formula, Lines
 from slipstream.core.shapes.collapse import collapse
 
+Sizes = tuple[int, int, int]
 BLOCK = 256
 # Bytes that a thread should ask for at once.
 IN_FLIGHT = 32
@@ -48,6 +50,9 @@ class MapPlan:
 def plan_map(domain: Ints, strides: Sequence[Ints], itemsizes: Sequence[int],
              outputs: int) -> tuple[MapPlan, Words]:
     """The plan and the tail's words for a domain and the strides of its operands."""
+    first = strides[0]
+    if strides.count(first) == len(strides) and access.is_flat(domain, first):
+        return _flat_plan(tuple(itemsizes), outputs), {"count": [access.count_of(domain)]}
     sizes, steps = collapse(domain, strides, sort=True)
     if not sizes or sizes == (1,):
         sizes, steps = (1,), ((1,),) * len(strides)
@@ -69,6 +74,14 @@ def plan_map(domain: Ints, strides: Sequence[Ints], itemsizes: Sequence[int],
     wide = bool(rest) and max(count, *[access.reach(sizes, own) for own in steps]) >= access.NARROW
     unroll = _unroll(kinds, vector, itemsizes, outputs)
     return MapPlan(tuple(kinds), vector, unroll, len(sizes) if rest else 0, wide), words
+
+
+@cache
+def _flat_plan(itemsizes: Ints, outputs: int) -> MapPlan:
+    """The plan where all operands lie in the order of the domain."""
+    kinds = (FLAT,) * len(itemsizes)
+    vector = access.elements_of(itemsizes)
+    return MapPlan(kinds, vector, _unroll(kinds, vector, itemsizes, outputs), 0, False)
 
 
 def _whole_kind(sizes: Ints, steps: Ints) -> str:
@@ -93,13 +106,13 @@ def _unroll(kinds: Sequence[str], vector: int, itemsizes: Sequence[int], outputs
     return 1 if sum(read) >= IN_FLIGHT else 2
 
 
-def grid_of(plan: MapPlan, count: int) -> tuple[int, int]:
-    """(blocks, threads of a block): small blocks where the work would fill only a few."""
+def grid_of(plan: MapPlan, count: int) -> tuple[Sizes, Sizes]:
+    """The sizes of grid and block: small blocks where the work would fill only a few."""
     mine = plan.vector * plan.unroll
     threads = BLOCK
     while threads > 32 and count <= threads * mine * FEW_BLOCKS // 2:
         threads //= 2
-    return -(-count // (threads * mine)), threads
+    return (-(-count // (threads * mine)), 1, 1), (threads, 1, 1)
 
 
 class MapWriter:

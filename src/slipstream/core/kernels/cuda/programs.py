@@ -7,6 +7,7 @@ other shapes of the same kind need no compilation.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,15 +15,19 @@ from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.columns import ColumnWriter
 from slipstream.core.kernels.cuda.layouts import Cut, Reduction, cut, space_of
-from slipstream.core.kernels.cuda.maps import MapWriter, grid_of, plan_map
+from slipstream.core.kernels.cuda.maps import MapPlan, MapWriter, grid_of, plan_map
+from slipstream.core.kernels.cuda.reducing import ReducePlan
 from slipstream.core.kernels.cuda.rows import RowWriter
 from slipstream.core.kernels.cuda.stages import LINE, is_map
 from slipstream.core.kernels.cuda.writing import PACKED, SIZES, Formula
-from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
+from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel
+from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.programs import Program
+from slipstream.core.vocab.programs import FULL, Program
 from slipstream.core.vocab.records import Plan
 
+Sizes = tuple[int, int, int]
+Shape = tuple[Sizes, Sizes]
 # Arrays in scratch memory begin at multiples of this.
 ALIGNMENT = 256
 
@@ -55,7 +60,8 @@ class ProgramKernel(LaunchKernel):
         self.itemsizes = [dtype.itemsize for dtype in self.formula.dtypes]
         self.reduction = Reduction(self.formula)
         self.maps = is_map(program) and self._alike()
-        self.codes: dict[Any, KernelCode] = {}
+        # By plan, which also tells what words there are in the tail.
+        self.codes: dict[MapPlan | ReducePlan, KernelCode] = {}
 
     def _alike(self) -> bool:
         """Whether all outputs fill the domain, or all have one value a row."""
@@ -68,7 +74,8 @@ class ProgramKernel(LaunchKernel):
             reduced = ()
         inner = access.count_of([domain[dim] for dim in reduced])
         if self.maps:
-            domain, strides = self._mapped(domain, reduced, strides)
+            if reduced:
+                domain, strides = self._mapped(domain, reduced, strides)
             return None if 0 in domain else self._bind_map(domain, strides, inner)
         space = space_of(self.reduction, domain, reduced, strides)
         if space.rows == 0 or (inner == 0 and not self._has_lines()):
@@ -82,8 +89,7 @@ class ProgramKernel(LaunchKernel):
     def _mapped(self, domain: Ints, reduced: Ints,
                 strides: Sequence[Ints]) -> tuple[Ints, Sequence[Ints]]:
         """The domain that a map fills: without inner dims where its outputs have none."""
-        level = self.program.level_of(self.program.outputs[0].value)
-        if not reduced or level == "full":
+        if self.program.level_of(self.program.outputs[0].value) == FULL:
             return domain, strides
         kept = [dim for dim in range(len(domain)) if dim not in reduced]
         return (tuple([domain[dim] for dim in kept]),
@@ -91,43 +97,42 @@ class ProgramKernel(LaunchKernel):
 
     def _bind_map(self, domain: Ints, strides: Sequence[Ints], inner: int) -> Launch:
         plan, words = plan_map(domain, strides, self.itemsizes, self.formula.outputs)
-        blocks, threads = grid_of(plan, words["count"][0])
-        words = self._counted(words, inner)
-        code = self._code(plan, words, MapWriter)
-        return make_launch(code, self.device, blocks, threads, numbers=self.numbers,
-                           tail=access.packed(words))
+        return self._launch(plan, words, inner, grid_of(plan, words["count"][0]))
 
-    def _counted(self, words: Words, inner: int) -> Words:
-        return {"inner": [inner], **words} if self.formula.counts else words
-
-    def _code(self, plan: Any, words: Words, writer: Any) -> KernelCode:
-        key = (plan, access.shape_of(words))
-        code = self.codes.get(key)
+    def _launch(self, plan: MapPlan | ReducePlan, words: Words, inner: int,
+                shape: Shape) -> Launch:
+        """A launch of a plan's kernel; ``shape``: the sizes of grid and block."""
+        if self.formula.counts:
+            words = {"inner": [inner], **words}
+        tail = access.packed(words)
+        code = self.codes.get(plan)
         if code is None:
-            text = writer(self.formula, plan, words).text()
-            code = self.codes[key] = KernelCode(self.formula.name, text)
-        return code
+            text = self._writer(plan)(self.formula, plan, words).text()
+            code = self.codes[plan] = KernelCode(self.formula.name, text)
+        # As `make_launch` makes it; bindings are made for every new size.
+        return Launch(code, modules.function(self.device, code), (*shape, 0), self.numbers,
+                      struct.pack(f"<{len(tail)}q", *tail))
 
     def _bind_reduction(self, cuts: list[Cut], inner: int) -> Launch | Staged:
         if len(cuts) == 1:
-            return self._launch(cuts[0], inner)
+            return self._launch_cut(cuts[0], inner)
         layout, nbytes = self._scratch(cuts[0])
         stages = []
         for each in cuts:
-            writer = self._writer(each)(self.formula, each.plan, each.words)
+            writer = self._writer(each.plan)(self.formula, each.plan, each.words)
             parts = tuple([layout[name] for _, _, name in writer.parts()])
-            stages.append(Stage(self._launch(each, inner), parts))
+            stages.append(Stage(self._launch_cut(each, inner), parts))
         return Staged(stages, nbytes)
 
     @staticmethod
-    def _writer(each: Cut) -> type[RowWriter | ColumnWriter]:
-        return ColumnWriter if each.plan.columns else RowWriter
+    def _writer(plan: MapPlan | ReducePlan) -> Any:
+        if isinstance(plan, MapPlan):
+            return MapWriter
+        return ColumnWriter if plan.columns else RowWriter
 
-    def _launch(self, each: Cut, inner: int) -> Launch:
-        words = self._counted(each.words, inner)
-        code = self._code(each.plan, words, self._writer(each))
-        return make_launch(code, self.device, (each.blocks, each.chunks), each.block,
-                           numbers=self.numbers, tail=access.packed(words))
+    def _launch_cut(self, each: Cut, inner: int) -> Launch:
+        shape = ((each.blocks, each.chunks, 1), (*each.block, 1))
+        return self._launch(each.plan, each.words, inner, shape)
 
     def _scratch(self, first: Cut) -> tuple[dict[str, int], int]:
         """Where each array lies in scratch memory, and how much there is in all."""

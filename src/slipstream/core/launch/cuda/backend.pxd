@@ -21,6 +21,8 @@ cdef class CudaBackend(Backend):
     cdef public object slot
     cdef public object staging
     cdef public object order
+    cdef public object pinning
+    cdef public object pinned
     cdef public object lock
     cpdef Queue queue(self)
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)

@@ -11,6 +11,7 @@ from slipstream.core.launch.cuda.launches import Launch, LaunchKernel
 from slipstream.core.launch.cuda.memo import Window
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.cuda.ordering import Order
+from slipstream.core.launch.cuda.pinning import Pinning
 from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.cuda.staging import Staging
 from slipstream.core.launch.cuda.watchdog import watchdog
@@ -57,6 +58,8 @@ class CudaBackend(Backend):
     slot: ErrorSlot
     staging: Staging
     order: Order
+    pinning: Pinning | None
+    pinned: Any
     lock: Any
 
     def __init__(self, device: Device) -> None:
@@ -85,6 +88,8 @@ class CudaBackend(Backend):
         owners.append(self.memory)
         self.slot = ErrorSlot(self.driver)
         self.staging = Staging(self.driver)
+        self.pinning = None
+        self.pinned = None
         self.queues = []
         self.order = Order()
         self.lock = threading.RLock()
@@ -171,6 +176,14 @@ class CudaBackend(Backend):
     def error_slot(self) -> int:
         """Where kernels of this device write a bad index."""
         return self.slot.device_address
+
+    def pins(self) -> Pinning:
+        """The device's pinned memory; made when it is first wanted."""
+        if self.pinning is None:
+            self.pinning = Pinning(self)
+            # Where the memory interface looks for it.
+            self.pinned = self.pinning.allocator
+        return self.pinning
 
     def read_back(self, address: int, nbytes: int) -> bytes:
         """Bytes of device memory, once the current stream has written them: one wait."""

@@ -225,25 +225,24 @@ inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
 inline void __sincosf(float x, float *s, float *c) { sincosf(x, s, c); }
 
 /* Conversions to integers saturate, and NaN gives 0 (the most negative number for 64 bits). */
-template <class I, class F> inline I slip_whole(F x, I least, I most) {
-    if (x != x) return sizeof(I) == 8 ? (I)1 << 63 : (I)0;
-    if (x <= (F)least) return least;
-    if (x >= (F)most) return most;
+template <class I> inline I slip_whole(double x, I least, I most) {
+    if (x != x) return sizeof(I) == 8 ? (I)(1ull << 63) : (I)0;
+    if (x <= (double)least) return least;
+    if (x >= (double)most) return most;
     return (I)x;
 }
+#define SLIP_ROUNDED(F, f, I, i, least, most) \
+    inline I __##f##2##i##_rn(F x) { return slip_whole(__builtin_nearbyint(x), least, most); } \
+    inline I __##f##2##i##_rz(F x) { return slip_whole((double)x, least, most); } \
+    inline I __##f##2##i##_rd(F x) { return slip_whole(__builtin_floor(x), least, most); } \
+    inline I __##f##2##i##_ru(F x) { return slip_whole(__builtin_ceil(x), least, most); }
 #define SLIP_WHOLE(I, i, least, most) \
-    inline I __float2##i##_rn(float x) { return slip_whole<I, double>(__builtin_nearbyint(x), least, most); } \
-    inline I __float2##i##_rz(float x) { return slip_whole<I, double>(x, least, most); } \
-    inline I __float2##i##_rd(float x) { return slip_whole<I, double>(__builtin_floor(x), least, most); } \
-    inline I __float2##i##_ru(float x) { return slip_whole<I, double>(__builtin_ceil(x), least, most); } \
-    inline I __double2##i##_rn(double x) { return slip_whole<I, double>(__builtin_nearbyint(x), least, most); } \
-    inline I __double2##i##_rz(double x) { return slip_whole<I, double>(x, least, most); } \
-    inline I __double2##i##_rd(double x) { return slip_whole<I, double>(__builtin_floor(x), least, most); } \
-    inline I __double2##i##_ru(double x) { return slip_whole<I, double>(__builtin_ceil(x), least, most); }
+    SLIP_ROUNDED(float, float, I, i, least, most) SLIP_ROUNDED(double, double, I, i, least, most)
 SLIP_WHOLE(int, int, -2147483647 - 1, 2147483647)
 SLIP_WHOLE(unsigned, uint, 0u, ~0u)
 SLIP_WHOLE(long long, ll, -9223372036854775807ll - 1, 9223372036854775807ll)
 SLIP_WHOLE(unsigned long long, ull, 0ull, ~0ull)
+#undef SLIP_ROUNDED
 #undef SLIP_WHOLE
 inline float __int2float_rn(int x) { return (float)x; }
 inline float __uint2float_rn(unsigned x) { return (float)x; }

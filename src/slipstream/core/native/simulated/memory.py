@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,7 @@ class MemoryCalls(DeviceCalls):
         self.spaces: dict[int, AddressSpace] = {}
         self.allocations: dict[int, Allocation] = {}
         self.mappings: dict[int, tuple[int, Physical]] = {}
+        self.past: deque[int] = deque()
         self.files: dict[int, tuple[int, AddressSpace]] = {}
 
     # -- addresses --
@@ -299,6 +301,9 @@ class MemoryCalls(DeviceCalls):
                                   f"no block of {nbytes} bytes lives at {address:#x}")
             self.moment += 1
             self.desk.blocks[identity][1] = self.site
+            self.past.append(identity)
+            if len(self.past) > 4 * PAST:
+                del self.desk.blocks[self.past.popleft()]
             if self.moment % PAST == 0:
                 self.forget()
 
@@ -306,9 +311,6 @@ class MemoryCalls(DeviceCalls):
         """Forget blocks that died before all the work that is still to run."""
         oldest = min(self.moments_needed(), self.moment - RECENT)
         self.engine.forget_dead(self.world, oldest)
-        blocks = self.desk.blocks
-        if len(blocks) > 8 * PAST:
-            self.desk.blocks = dict(list(blocks.items())[-4 * PAST :])
 
     def host_touch(self, address: int, nbytes: int, write: bool) -> None:
         """The host reads or writes memory that pending work may use."""

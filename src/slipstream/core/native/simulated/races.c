@@ -43,8 +43,8 @@ static uint32_t with_reader(world *w, uint32_t old) {
     uint32_t made = new_set(w);
     reader_set from = {1, {old}}, *to = &w->sets[made];
     if (old & SET_BIT) from = w->sets[old & ~SET_BIT];
-    for (uint32_t i = 0; i < from.count; i++)
-        if (unordered(w, from.ids[i]) && to->count < SET_SIZE - 1) to->ids[to->count++] = from.ids[i];
+    for (uint32_t i = 0; i < from.count && to->count < SET_SIZE - 1; i++)
+        if (unordered(w, from.ids[i])) to->ids[to->count++] = from.ids[i];
     to->ids[to->count++] = w->work_id;
     w->last_set_from = old;
     w->last_set_to = made | SET_BIT;
@@ -160,7 +160,7 @@ static void settle_marks(world *w, unit *u, const slip_block *b) {
 
 /* The next accesses are those of one work; returns its number, 0 where races are not watched. */
 API uint32_t slip_begin(world *w, u64 moment, int device, uint32_t slot, const uint32_t *clock,
-                    uint32_t clock_count) {
+                        uint32_t clock_count) {
     here = w;
     w->work_moment = moment;
     w->work_device = device;
@@ -188,7 +188,8 @@ API int slip_access(world *w, u64 address, u64 nbytes, int access) {
     const slip_block *b = find_in(w, address, &u);
     u64 offset = address - (u64)b->start;
     if (offset >= b->size || b->size - offset < nbytes) {
-        refuse(0, b, (void *)address, nbytes > 0xffffffffu ? 0xffffffffu : (unsigned)nbytes, access);
+        unsigned told = nbytes > 0xffffffffu ? 0xffffffffu : (unsigned)nbytes;
+        refuse(0, b, (void *)address, told, access);
         return 0;
     }
     if (!w->race || u->mapped) return 1;
@@ -208,8 +209,9 @@ API int slip_device_of(world *w, u64 address) {
     return u ? u->device : -1;
 }
 
-API unsigned slip_run(world *w, const slip_kernel *kernel, const slip_triple *sizes, unsigned shared,
-              const unsigned char *parameters, u64 seed, const slip_image *image) {
+API unsigned slip_run(world *w, const slip_kernel *kernel, const slip_triple *sizes,
+                      unsigned shared, const unsigned char *parameters, u64 seed,
+                      const slip_image *image) {
     slip_context *c = &machine.context;
     memset(c, 0, sizeof *c);
     c->grid_dim = sizes[0];
@@ -240,7 +242,8 @@ API unsigned slip_run(world *w, const slip_kernel *kernel, const slip_triple *si
     draw(2);
     machine.block_number = 0;
     machine.block_step = a_step(machine.blocks);
-    machine.block_first = draw(machine.blocks < 0xffffffffu ? (unsigned)machine.blocks : 0xffffffffu);
+    u64 many = 0xffffffffu;
+    machine.block_first = draw((unsigned)(machine.blocks < many ? machine.blocks : many));
     run_guarded();
     for (unsigned i = 0; w->race && i < w->used_count; i++)
         if (w->used[i].touch && w->used[i].size) settle_marks(w, w->used_units[i], &w->used[i]);

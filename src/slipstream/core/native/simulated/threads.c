@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#if !defined(__x86_64__)
+#if defined(__x86_64__) && !defined(SLIP_PORTABLE)
+#define OWN_SWAP 1
+#else
 #include <ucontext.h>
 #endif
 
@@ -34,7 +36,7 @@ typedef struct slip_fault {
 } slip_fault;
 
 typedef struct fiber {
-#if defined(__x86_64__)
+#if defined(OWN_SWAP)
     void *stack_pointer;
 #else
     ucontext_t state;
@@ -66,7 +68,7 @@ typedef struct launch {
     u64 blocks, block_number, block_first, block_step;
     u64 random;
     int abandoned, poison;
-#if defined(__x86_64__)
+#if defined(OWN_SWAP)
     void *host;
 #else
     ucontext_t host;
@@ -100,7 +102,7 @@ API unsigned slip_take_faults(slip_fault *target, unsigned limit) {
 
 static void fiber_main(void);
 
-#if defined(__x86_64__)
+#if defined(OWN_SWAP)
 /* Keeps the registers that a call must keep; mxcsr and the x87 word are the same for all. */
 void slip_swap(void **save, void *load);
 __asm__(
@@ -330,7 +332,8 @@ static void end_thread(fiber *f) {
     machine.lanes[f->linear] = gone;
     if (machine.started == machine.threads && machine.live && machine.waiting == machine.live)
         release_barrier();
-    for (unsigned i = 0; machine.lanes_waiting && i < SLIP_WARP && first + i < machine.threads; i++) {
+    if (!machine.lanes_waiting) return;
+    for (unsigned i = 0; i < SLIP_WARP && first + i < machine.threads; i++) {
         fiber *other = machine.lanes[first + i];
         if (other && other != gone && other->lane_waits) try_warp(warp_number, other->mask);
     }

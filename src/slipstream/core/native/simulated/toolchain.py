@@ -56,7 +56,8 @@ class Toolchain:
         """A shared library of C++ or C text; raises CompileError with the compiler's words."""
         with tempfile.TemporaryDirectory(prefix="slipstream-") as folder:
             target = os.path.join(folder, "kernel.so")
-            command = [*self.command, *SHARED, "-o", target, *flags, "-", "-lm"]
+            libraries = ("-lm", "-lgcc") if "-nostdlib" in flags else ("-lm",)
+            command = [*self.command, *SHARED, "-o", target, *flags, "-", *libraries]
             done = subprocess.run(command, input=text, capture_output=True, text=True)
             if done.returncode:
                 raise CompileError(name, done.stderr.strip())

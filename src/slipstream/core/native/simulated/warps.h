@@ -70,15 +70,17 @@ template <class T> inline unsigned __match_all_sync(unsigned mask, T value, int 
     *same = equal == there;
     return *same ? there : 0;
 }
-inline unsigned __reduce_add_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_ADD, v); }
-inline int __reduce_add_sync(unsigned mask, int v) { return slip_vote(mask, SLIP_ADD, v); }
-inline unsigned __reduce_min_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_MIN, v); }
-inline unsigned __reduce_max_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_MAX, v); }
-inline int __reduce_min_sync(unsigned mask, int v) { return slip_vote(mask, SLIP_SIGNED_MIN, v); }
-inline int __reduce_max_sync(unsigned mask, int v) { return slip_vote(mask, SLIP_SIGNED_MAX, v); }
-inline unsigned __reduce_and_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_AND, v); }
-inline unsigned __reduce_or_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_OR, v); }
-inline unsigned __reduce_xor_sync(unsigned mask, unsigned v) { return slip_vote(mask, SLIP_XOR, v); }
+#define SLIP_REDUCE(T, name, what) \
+    inline T __reduce_##name##_sync(unsigned mask, T v) { return (T)slip_vote(mask, what, v); }
+SLIP_REDUCE(unsigned, add, SLIP_ADD)
+SLIP_REDUCE(int, add, SLIP_ADD)
+SLIP_REDUCE(unsigned, min, SLIP_MIN)
+SLIP_REDUCE(int, min, SLIP_SIGNED_MIN)
+SLIP_REDUCE(unsigned, max, SLIP_MAX)
+SLIP_REDUCE(int, max, SLIP_SIGNED_MAX)
+SLIP_REDUCE(unsigned, and, SLIP_AND)
+SLIP_REDUCE(unsigned, or, SLIP_OR)
+SLIP_REDUCE(unsigned, xor, SLIP_XOR)
 /* Which lanes run together is not known before a `_sync`: no other lane may be counted on. */
 inline unsigned __activemask() { return 1u << slip_lane(); }
 
@@ -132,7 +134,8 @@ SLIP_SWAP_ON(slip_pointer<T>)
 
 inline void __trap() { slip_now->trap(slip_now, "__trap()"); }
 inline void __brkpt() {}
-#define assert(condition) ((condition) ? (void)0 : slip_now->trap(slip_now, "assert(" #condition ")"))
+#define assert(condition) \
+    ((condition) ? (void)0 : slip_now->trap(slip_now, "assert(" #condition ")"))
 extern "C" int fflush(void *);
 template <class... A> inline int printf(const char *format, const A &...values) {
     int count = __builtin_printf(format, slip_plain(values)...);

@@ -1,0 +1,68 @@
+"""Copies between pinned host memory and the device, which the host does not wait for.
+
+A host storage that a pending copy fills or reads carries its event: what the host does with it
+next waits for it, in the door and where its elements are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipstream.core.launch.door import door
+from slipstream.core.memory.pinned import PinnedAllocator
+from slipstream.core.native.driver import TO_DEVICE, TO_HOST
+from slipstream.core.vocab.records import Storage, owners
+
+
+class Pending:
+    """A copy that may not be done yet."""
+
+    def __init__(self, backend: Any, event: int, place: Any) -> None:
+        self.backend = backend
+        self.event = event
+        self.place = place
+
+    def wait(self) -> None:
+        """Return when the copy is done."""
+        self.backend.wait_event(self.event, self.place)
+
+    def done(self) -> bool:
+        """Whether the copy is done; does not wait."""
+        found: bool = self.backend.driver.query_event(self.event)
+        return found
+
+    def __del__(self) -> None:
+        self.backend.forget_event(self.event)
+
+
+class Pinning:
+    """A device's pinned memory and the copies to and from it."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+        self.allocator = PinnedAllocator(backend.driver, backend.enter)
+        self.owner = len(owners)
+        owners.append(self.allocator)
+
+    def to_device(self, target: int, storage: Storage, source: int, nbytes: int) -> None:
+        """Copy from pinned memory in the order of the current stream."""
+        self.copy(target, source, nbytes, TO_DEVICE, storage)
+
+    def to_host(self, storage: Storage, target: int, source: int, nbytes: int) -> None:
+        """Copy into pinned memory in the order of the current stream."""
+        self.copy(target, source, nbytes, TO_HOST, storage)
+
+    def copy(self, target: int, source: int, nbytes: int, kind: str, storage: Storage) -> None:
+        """Submit a copy; ``storage`` is the host's side."""
+        backend = self.backend
+        door.settle_storage(storage)
+        queue = backend.queue()
+        queue.send("copy")
+        backend.enter()
+        queue.sequence += 1
+        backend.driver.copy(target, source, nbytes, kind, queue.stream)
+        event, place = backend.record_event(queue, 0, False, False)
+        pending = Pending(backend, event, place)
+        self.allocator.used(storage.address, pending.done)
+        storage.pending = pending
+        door.pending += 1
