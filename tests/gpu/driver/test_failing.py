@@ -178,7 +178,7 @@ def test_options_from_a_text():
     assert parse_card("") == SimulatedCard()
     for text, nbytes in (("4096", 4096), ("1.5GiB", 3 << 29), ("2KiB", 2048), ("1TiB", 1 << 40)):
         assert parse_bytes(text) == nbytes
-    with pytest.raises(ValueError, match="no option 'sed'; there are compiler, devices"):
+    with pytest.raises(ValueError, match="no option 'sed'; there are arrays, compiler, devices"):
         parse_card("sed=3")
 
 

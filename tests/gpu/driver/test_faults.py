@@ -276,6 +276,13 @@ def test_indices_of_shared_and_local_arrays(card, indices, words):
         card.wait()
 
 
+def test_the_checks_of_indices_can_be_left_out(make_card):
+    driver = make_card(arrays=False).driver
+    assert "-fsanitize" not in driver.compiler_version()
+    checked = make_card().driver.compiler_version()
+    assert ("-fsanitize=bounds" in checked) == (sys.platform == "linux")
+
+
 def test_dynamic_shared_memory_has_a_size(card):
     card.launch(card.kernel(ARRAYS), 1, 1, "Qiii", card.room(1), 3, 7, 5, shared=20)
     assert "past the end of the block of 20 bytes" in str(caught_by(card))

@@ -21,6 +21,7 @@ class SimulatedCard:
     seed: of the order in which streams run, and threads of a block.
     race: whether accesses with no order between them are reported.
     poison: whether fresh blocks, and shared memory, are filled with 0xff bytes.
+    arrays: whether indices of shared and local arrays are checked, where the compiler can (g++).
     zero_cost: whether kernels are counted but not run: for measuring what is launched.
     peer: whether kernels of one device can touch another's memory.
     fail: for the name of a driver call, which one of these calls fails, counted from 1.
@@ -33,6 +34,7 @@ class SimulatedCard:
     seed: int = 0
     race: bool = True
     poison: bool = True
+    arrays: bool = True
     zero_cost: bool = False
     peer: bool = False
     fail: dict[str, int] = field(default_factory=dict)

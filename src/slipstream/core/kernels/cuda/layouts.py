@@ -110,6 +110,9 @@ def space_of(reduction: Reduction, domain: Ints, reduced: Ints, strides: Sequenc
     kept = [dim for dim in range(len(domain)) if dim not in reduced]
 
     def part(dims: Sequence[int], sort: bool) -> tuple[Ints, tuple[Ints, ...]]:
+        if len(dims) == 1 and domain[dims[0]] > 1:
+            # The usual case, quickly: there is nothing to collapse.
+            return (domain[dims[0]],), tuple([(own[dims[0]],) for own in strides])
         sizes = [domain[dim] for dim in dims]
         steps = [[strides[place][dim] for dim in dims] for place in places]
         found, columns = collapse(sizes, steps, sort=sort)
@@ -234,7 +237,11 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
 
 
 def _wide(space: Space) -> bool:
-    return max(space.rows, space.length,
+    length = space.length
+    farthest = max([abs(step) for steps in space.inner_steps for step in steps], default=0)
+    if max(space.rows, length) * max(farthest, 1) < access.NARROW:
+        return False
+    return max(space.rows, length,
                *[access.reach(space.inner, steps) for steps in space.inner_steps]) >= access.NARROW
 
 

@@ -53,7 +53,8 @@ def plan_map(domain: Ints, strides: Sequence[Ints], itemsizes: Sequence[int],
     first = strides[0]
     if strides.count(first) == len(strides) and access.is_flat(domain, first):
         return _flat_plan(tuple(itemsizes), outputs), {"count": [access.count_of(domain)]}
-    sizes, steps = collapse(domain, strides, sort=True)
+    # A first output in row-major order decides the order of the dims.
+    sizes, steps = collapse(domain, strides, sort=not access.is_flat(domain, first))
     if not sizes or sizes == (1,):
         sizes, steps = (1,), ((1,),) * len(strides)
     count = access.count_of(sizes)

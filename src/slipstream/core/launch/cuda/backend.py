@@ -16,6 +16,7 @@ from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.cuda.staging import Staging
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.memory.device import DeviceAllocator
+from slipstream.core.native.driver import DriverError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.devices import Device
@@ -93,7 +94,11 @@ class CudaBackend(Backend):
         self.queues = []
         self.order = Order()
         self.lock = threading.RLock()
-        self.default = self.new_queue(self.driver.create_stream(0))
+        try:
+            self.default = self.new_queue(self.driver.create_stream(0))
+        except DriverError:
+            self.driver.free_host(self.slot.address)
+            raise
         if self.driver.name == "real":
             watchdog.watch(self)
 
@@ -259,9 +264,14 @@ class CudaBackend(Backend):
         """Record an event (made where ``handle`` is 0); its handle and what it stands for."""
         queue.send("edge")
         self.enter()
-        handle = handle or self.driver.create_event(timing, blocking)
-        self.driver.record_event(handle, queue.stream)
-        return handle, self.order.snapshot(queue)
+        made = handle or self.driver.create_event(timing, blocking)
+        try:
+            self.driver.record_event(made, queue.stream)
+        except DriverError:
+            if not handle:
+                self.driver.destroy_event(made)
+            raise
+        return made, self.order.snapshot(queue)
 
     def order_after(self, queue: Queue, handle: int, place: Any) -> None:
         """Let a stream's later work start only after an event."""
@@ -285,8 +295,10 @@ class CudaBackend(Backend):
         """Let a stream wait on the device for another's work so far."""
         later, earlier = self.queues[number], self.queues[other]
         handle, place = self.record_event(earlier, 0, False, False)
-        self.order_after(later, handle, place)
-        self.driver.destroy_event(handle)
+        try:
+            self.order_after(later, handle, place)
+        finally:
+            self.driver.destroy_event(handle)
 
     def wait_event(self, handle: int, place: Any) -> None:
         """Return when what an event stands for is done."""

@@ -12,7 +12,7 @@ import struct
 from collections import deque
 from typing import Any
 
-from slipstream.core.native.driver import Driver
+from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.vocab.modes import decode_site
 
 # taken, tag, position, value, bound, unused: 8 bytes each.
@@ -27,7 +27,11 @@ class ErrorSlot:
     def __init__(self, driver: Driver) -> None:
         self.address = driver.allocate_host(SLOT_BYTES, mapped=True)
         ctypes.memset(self.address, 0, SLOT_BYTES)
-        self.device_address = driver.device_address(self.address)
+        try:
+            self.device_address = driver.device_address(self.address)
+        except DriverError:
+            driver.free_host(self.address)
+            raise
         self.taken = ctypes.c_int64.from_address(self.address)
         self.recent: deque[tuple[list[Any], list[Any]]] = deque(maxlen=KEPT)
 

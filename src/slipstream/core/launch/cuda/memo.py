@@ -14,7 +14,7 @@ import cython
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.words import Words
-from slipstream.core.native.driver import Driver
+from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.native.hot import HotCalls
 
 __all__ = ["Graph", "Launch", "Memo", "Window", "Words"]
@@ -198,14 +198,26 @@ class Memo:
 
     def _capture(self, window: Window) -> Graph:
         """Make a graph of a window: a chain of nodes."""
-        start: cython.Py_ssize_t = 0
-        place: cython.Py_ssize_t
-        count: cython.Py_ssize_t
-        launch: Launch
         self._make_room(len(window.launches) * NODE_BYTES)
         graph = Graph(window)
         whole = self.driver.create_graph()
         graph.children.append(whole)
+        try:
+            self._fill(graph, window, whole)
+            graph.executable = self.driver.instantiate(whole)
+        except DriverError:
+            self.driver.destroy_graph(whole)
+            raise
+        self.counts.captured += 1
+        self.count += 1
+        self.nbytes += graph.nbytes
+        return graph
+
+    def _fill(self, graph: Graph, window: Window, whole: int) -> None:
+        start: cython.Py_ssize_t = 0
+        place: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        launch: Launch
         after: tuple = ()
         for place in range(len(window.launches)):
             launch = window.launches[place]
@@ -214,11 +226,6 @@ class Memo:
                                launch.parameters(window.words, start, count)),)
             graph.nodes.append(after[0])
             start += count
-        graph.executable = self.driver.instantiate(whole)
-        self.counts.captured += 1
-        self.count += 1
-        self.nbytes += graph.nbytes
-        return graph
 
     def _add(self, whole: int, after: tuple[int, ...], launch: Launch, block: bytes) -> int:
         return self.driver.add_kernel_node(whole, after, launch.function, launch.shape, block)
@@ -231,6 +238,11 @@ class Memo:
 
     def _last_use(self, key: int) -> int:
         return max([graph.used for graph in self.graphs[key]])
+
+    def forget(self, key: int) -> None:
+        """Forget the graphs of a sequence of kernels: the driver would not change one."""
+        for graph in self.graphs.pop(key, ()):
+            self.drop(graph)
 
     def drop(self, graph: Graph) -> None:
         """Give back what a graph holds."""

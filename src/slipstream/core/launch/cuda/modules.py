@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from slipstream.core.native.driver import CompileError
+from slipstream.core.native.driver import CompileError, DriverError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.settings import settings
@@ -85,7 +85,11 @@ class Modules:
         driver = drivers.current()
         driver.use(driver.context(ordinal))
         module = driver.load_module(self.image(code, self.architecture(ordinal)))
-        return driver.function(module, code.name)
+        try:
+            return driver.function(module, code.name)
+        except DriverError:
+            driver.unload_module(module)
+            raise
 
 
 def read_kept(path: Path, name: str) -> bytes | None:

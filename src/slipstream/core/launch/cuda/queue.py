@@ -17,7 +17,7 @@ from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.memo import Graph, Memo, Window
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.launch.cuda.words import MASK, Words
-from slipstream.core.native.driver import Driver
+from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Spec, Storage, TensorBase
@@ -223,7 +223,12 @@ class Queue:
         elif count < SHORT:
             reason = reason or "too short"
         else:
-            graph = self.memo.find(window)
+            try:
+                graph = self.memo.find(window)
+            except DriverError:
+                # No memory for a graph, say: the launches go out all the same.
+                self.memo.forget(window.key)
+                reason = "not capturable"
         if graph is None:
             self.launch_rest(window, reason or "first sight")
             return

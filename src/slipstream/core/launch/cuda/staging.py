@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.native.driver import TO_DEVICE, TO_HOST, Driver
+from slipstream.core.native.driver import TO_DEVICE, TO_HOST, Driver, DriverError
 
 # A piece of pinned memory; a larger copy goes in several.
 PIECE = 4 << 20
@@ -19,7 +19,11 @@ class Piece:
 
     def __init__(self, driver: Driver) -> None:
         self.address = driver.allocate_host(PIECE)
-        self.event = driver.create_event()
+        try:
+            self.event = driver.create_event()
+        except DriverError:
+            driver.free_host(self.address)
+            raise
         self.used = False
 
 

@@ -73,15 +73,24 @@ class Image:
         return self.table.shared_end - self.table.shared_start
 
 
-def build(toolchain: Toolchain, name: str, source: str, options: tuple[str, ...],
-          arch: str) -> bytes:
-    """Build CUDA C++ for the host; raises CompileError with the user's lines."""
+def build(toolchain: Toolchain, name: str, source: str, options: tuple[str, ...], arch: str,
+          arrays: bool = True) -> bytes:
+    """Build CUDA C++ for the host; raises CompileError with the user's lines.
+
+    ``arrays``: check the indices of shared and local arrays.
+    """
     text, kernels = transform(source)
     number = re.sub(r"\D", "", arch) or "90"
     whole = "".join((
         HEADER, f"\n#define __CUDA_ARCH__ {number}0\n",
         f'namespace {{\n#line 1 "{file_name(name)}"\n', text, table(kernels, name)))
-    return toolchain.build(name, whole, (*host_options(options), *toolchain.kernel_flags()))
+    return toolchain.build(name, whole, (*host_options(options), *toolchain.kernel_flags(arrays)))
+
+
+def rewriting() -> str:
+    """The sources that rewrite kernels: an image depends on them as on the header."""
+    return "".join((HERE / name).read_text() for name in ("tokens.py", "checking.py",
+                                                           "transform.py"))
 
 
 def file_name(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.simulated.calls import driver_call
 from slipstream.core.native.simulated.devices import CARDS, KIB
-from slipstream.core.native.simulated.images import HEADER, Image, build
+from slipstream.core.native.simulated.images import HEADER, ROW, TABLE, Image, build, rewriting
 from slipstream.core.native.simulated.streams import StreamCalls
 from slipstream.core.native.simulated.working import KernelAction
 
@@ -20,6 +20,8 @@ MOST_BLOCK = (1024, 1024, 64)
 MOST_THREADS = 1024
 STATIC_SHARED = 48 * KIB
 REGISTERS = 32
+# Images are made anew when what every kernel is built with has changed.
+HEADER_KEY = hashlib.sha256(f"{HEADER}{TABLE}{ROW}{rewriting()}".encode()).hexdigest()[:16]
 
 
 class Module:
@@ -56,12 +58,12 @@ class KernelCalls(StreamCalls):
     def compile(self, source: str, name: str, options: tuple[str, ...], arch: str) -> bytes:
         """Build CUDA C++ with the host's compiler."""
         self.counts["compilations"] += 1
-        return build(self.toolchain, name, source, tuple(options), arch)
+        return build(self.toolchain, name, source, tuple(options), arch, self.options.arrays)
 
     def compiler_version(self) -> str:
         """The compiler's own words and what our header says."""
-        header = hashlib.sha256(HEADER.encode()).hexdigest()[:16]
-        return f"simulated {self.toolchain.version} {header}"
+        flags = " ".join(self.toolchain.kernel_flags(self.options.arrays))
+        return f"simulated {self.toolchain.version} {flags} {HEADER_KEY}"
 
     @driver_call
     def load_module(self, image: bytes) -> int:

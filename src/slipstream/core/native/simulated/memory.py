@@ -57,6 +57,7 @@ class MemoryCalls(DeviceCalls):
         self.allocations: dict[int, Allocation] = {}
         self.mappings: dict[int, tuple[int, Physical]] = {}
         self.past: deque[int] = deque()
+        self.forgotten = 0
         self.files: dict[int, tuple[int, AddressSpace]] = {}
 
     # -- addresses --
@@ -304,11 +305,12 @@ class MemoryCalls(DeviceCalls):
             self.past.append(identity)
             if len(self.past) > 4 * PAST:
                 del self.desk.blocks[self.past.popleft()]
-            if self.moment % PAST == 0:
+            if self.moment - self.forgotten >= PAST:
                 self.forget()
 
     def forget(self) -> None:
         """Forget blocks that died before all the work that is still to run."""
+        self.forgotten = self.moment
         oldest = min(self.moments_needed(), self.moment - RECENT)
         self.engine.forget_dead(self.world, oldest)
 

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -47,10 +48,10 @@ class Toolchain:
         done = subprocess.run([*self.command, "--version"], capture_output=True, text=True)
         return done.stdout.partition("\n")[0] or "unknown"
 
-    def kernel_flags(self) -> tuple[str, ...]:
-        """The options for kernels."""
+    def kernel_flags(self, arrays: bool = True) -> tuple[str, ...]:
+        """The options for kernels; ``arrays``: with checks of indices, where the compiler can."""
         gnu = sys.platform == "linux" and "clang" not in self.version
-        return KERNEL + (ARRAYS if gnu else ())
+        return KERNEL + (ARRAYS if gnu and arrays else ()) + fused()
 
     def build(self, name: str, text: str, flags: tuple[str, ...]) -> bytes:
         """A shared library of C++ or C text; raises CompileError with the compiler's words."""
@@ -75,6 +76,16 @@ class Toolchain:
             kept = self.build("the engine of the simulated driver", text, ENGINE)
             keep(path, key, kept)
         return kept
+
+
+@functools.cache
+def fused() -> tuple[str, ...]:
+    """The option that makes a fused multiply-add one instruction, where the processor has it."""
+    try:
+        processor = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ()
+    return ("-mfma",) if re.search(r"^flags\s*:.*\bfma\b", processor, re.MULTILINE) else ()
 
 
 def find() -> tuple[str, ...]:
