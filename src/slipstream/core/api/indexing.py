@@ -21,6 +21,8 @@ from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.records import Spec, TensorBase
 
 _FIRST = (catalog.SELECT,)
+# Layouts of one tensor that indexes one of the first dims.
+ONE_DIM: tuple[Any, ...] = tuple([((dim,), dim, ()) for dim in range(8)])
 _basic: Op = ops.basic_index
 _read: Op = ops.index_read
 
@@ -41,11 +43,33 @@ def get_item(self: Any, index: Any) -> Any:
             return _basic.call((self, ((length, step),), (start,)), None)
         elif isinstance(index, TensorBase) and _is_plain(index, spec):
             return _read.call((self, (index,), catalog.FIRST_DIM), None)
+        elif type(index) is tuple:
+            dim = _lone_tensor(index, spec)
+            if dim >= 0:
+                return _read.call((self, (index[dim],), ONE_DIM[dim]), None)
     items = items_of(self, index)
     pattern, starts, tensors = catalog.split(self.spec.shape, items)
     if tensors:
         return catalog.read(self, items)
     return _basic.call((self, pattern, starts), None)
+
+
+def _lone_tensor(index: tuple[Any, ...], spec: Any) -> int:
+    """Where the one plain tensor stands among full slices, as in ``x[:, i]``; -1 for the rest."""
+    found: int = -1
+    place: int = 0
+    if len(index) > spec.ndim or len(index) > len(ONE_DIM):
+        return -1
+    for item in index:
+        if type(item) is slice:
+            if item.start is not None or item.stop is not None or item.step is not None:
+                return -1
+        elif found < 0 and isinstance(item, TensorBase) and _is_plain(item, spec):
+            found = place
+        else:
+            return -1
+        place += 1
+    return found
 
 
 def _is_plain(index: Any, spec: Any) -> bool:

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +19,7 @@ CONSTANT = "constant"
 STEP = "step"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One value.  ``label`` is an input's or number's name, or a step's primitive."""
 
     kind: str
@@ -38,6 +36,7 @@ class Graph:
 
     ``reduced`` holds the dims that the formula's reductions go over, counted from the right, and
     ``reduced_rank`` the rank of what they reduce; both are None before the first reduction.
+    ``typed`` tells whether the formula asked which dtype an operand is stored as.
     """
 
     def __init__(self) -> None:
@@ -45,6 +44,7 @@ class Graph:
         self.known: dict[tuple[object, ...], int] = {}
         self.reduced: tuple[int, ...] | None = None
         self.reduced_rank: int | None = None
+        self.typed = False
 
     def input(self, name: str, cls: str, level: str) -> int:
         """The tensor operand ``name``."""

@@ -217,6 +217,7 @@ class Symbol:
 
     def to(self, dtype: DType) -> Symbol:
         """self as ``dtype``.  A dtype narrower than its class is possible only for itself."""
+        self.graph.typed = True
         if self.narrow is dtype and self.cls == dtype.compute:
             return self
         if compute.natural_dtype(dtype.compute) is not dtype:

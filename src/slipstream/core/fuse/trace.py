@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from slipstream.core.fuse import classes as compute
 from slipstream.core.fuse.graph import CONSTANT, INPUT, NUMBER, SCALAR, STEP, Graph, Node
@@ -20,8 +19,7 @@ from slipstream.core.vocab.programs import FULL, ROW, Constant, Input, Output, P
 natural_dtype = compute.natural_dtype
 
 
-@dataclass(frozen=True, slots=True)
-class TensorArgument:
+class TensorArgument(NamedTuple):
     """A tensor: stored as ``dtype``, loaded as class ``cls``, with ``rank`` dims.
 
     ``level`` is row for the saved result of a reduction (with keepdim): it has the domain's rank,
@@ -34,15 +32,13 @@ class TensorArgument:
     level: str = FULL
 
 
-@dataclass(frozen=True, slots=True)
-class NumberArgument:
+class NumberArgument(NamedTuple):
     """A Python number given at run time, of the class (b1, i64, f64, c128) that Python uses."""
 
     cls: str
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(NamedTuple):
     """A traced formula.
 
     ``operands`` names the tensors in the order of ``program.inputs``, ``number_names`` the numbers
@@ -85,9 +81,63 @@ def trace(formula: Callable[..., Any], arguments: Mapping[str, Any],
     Raises NotAFormula if the formula uses what no formula has, TypeError if a parameter has no
     argument, ValueError if the number of results differs from that of ``outputs``.
     """
+    matched = _matched(formula, arguments)
+    key = _structure(formula, matched, outputs)
+    known = structures.get(key)
+    if known is not None:
+        return _retyped(known, matched, outputs)
     graph = Graph()
-    bound = {name: _bind(graph, name, argument)
-             for name, argument in _matched(formula, arguments).items()}
+    traced = _traced(graph, formula, matched, outputs)
+    if key is not None and not graph.typed:
+        if len(structures) >= MOST:
+            structures.clear()
+        structures[key] = traced
+    return traced
+
+
+# What formulas were traced to, by what their structure depends on.
+structures: dict[Any, Traced] = {}
+MOST = 4096
+# Arguments that are compared with their type are told apart exactly; a float's 0.0 is its -0.0.
+PLAIN = (type(None), bool, int, str, DType)
+
+
+def _structure(formula: Callable[..., Any], matched: Mapping[str, Any],
+               outputs: Sequence[DType | None] | None) -> tuple[Any, ...] | None:
+    """What a traced formula depends on but for the dtypes that its operands are stored as."""
+    parts: list[Any] = [formula]
+    for argument in matched.values():
+        if isinstance(argument, TensorArgument):
+            parts.append((argument.cls, argument.rank, argument.level))
+        elif isinstance(argument, NumberArgument):
+            parts.append(argument.cls)
+        elif type(argument) in PLAIN:
+            parts.append((type(argument), argument))
+        else:
+            return None
+    for dtype in outputs or ():
+        parts.append(None if dtype is None else dtype.compute)
+    return tuple(parts)
+
+
+def _retyped(traced: Traced, arguments: Mapping[str, Any],
+             outputs: Sequence[DType | None] | None) -> Traced:
+    """The same program over operands that are stored as other dtypes."""
+    program = traced.program
+    dtypes: Sequence[DType | None] = outputs or [None] * len(program.outputs)
+    inputs = tuple([Input(arguments[name].dtype, each.cls, each.level)
+                    for name, each in zip(traced.operands, program.inputs, strict=True)])
+    results = tuple([Output(each.value, each.dtype if dtype is None else dtype)
+                     for each, dtype in zip(program.outputs, dtypes, strict=True)])
+    again = Program(inputs, program.numbers, program.constants, program.steps, results)
+    return Traced(again, traced.operands, traced.number_names, traced.reduced_dims, traced.rank,
+                  traced.keepdims, traced.single, traced.output_operands,
+                  traced.reduction_operands)
+
+
+def _traced(graph: Graph, formula: Callable[..., Any], arguments: Mapping[str, Any],
+            outputs: Sequence[DType | None] | None) -> Traced:
+    bound = {name: _bind(graph, name, argument) for name, argument in arguments.items()}
     results = formula(**bound)
     single = not isinstance(results, tuple | list)
     symbols = [lift(graph, each) for each in ((results,) if single else results)]

@@ -11,7 +11,7 @@ Values are numbered in this order: inputs, numbers, constants, steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from slipstream.core.vocab.dtypes import DType
 
@@ -22,8 +22,7 @@ ROW = "row"
 COMPUTE_CLASSES = ("b1", "i64", "f32", "f64", "c64", "c128")
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """A tensor operand: stored as ``dtype``, loaded as a value of class ``cls``."""
 
     dtype: DType
@@ -31,16 +30,14 @@ class Input:
     level: str = FULL
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(NamedTuple):
     """A literal of the formula (a Python bool, int, float or complex) of class ``cls``."""
 
     value: bool | int | float | complex
     cls: str
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One primitive applied to earlier values.
 
     ``cls`` is the class the primitive computes in (the class of its operands; for ``cast`` the
@@ -56,16 +53,14 @@ class Step:
     level: str
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """Value number ``value`` stored as ``dtype``; its level is the value's."""
 
     value: int
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """A typed, straight-line program over a domain; see the module's docstring."""
 
     inputs: tuple[Input, ...]

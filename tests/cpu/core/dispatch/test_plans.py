@@ -11,7 +11,9 @@ import pytest
 import slipstream as ss
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.op import Op, plan_table
+from slipstream.core.launch.door import door
 from slipstream.core.vocab import records
+from slipstream.core.vocab.modes import decode_site, modes
 
 COMPILED = not inspect.isfunction(Op.call)
 # Modules whose functions decide shapes, dtypes and strides: none of them runs for a known call.
@@ -154,3 +156,27 @@ def test_a_plan_lists_the_kernels_considered():
         ss.describe_plan("flatten", ss.ones(2, 2))
     with pytest.raises(ValueError, match="no op named"):
         ss.describe_plan("nonsense")
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+def test_a_known_operator_keeps_the_laws(name):
+    operator = getattr(ss.Tensor, {"div": "__truediv__"}.get(name, f"__{name}__"))
+    x, y = ss.tensor([6.0, -1.0]), ss.tensor([3.0, 0.0])
+    expected = operator(x, y).tolist()
+    operator(x, y)
+    launches = door.launches
+    z = operator(x, y)
+    line = sys._getframe().f_lineno - 1
+    state = modes.current()
+    assert decode_site(state.code, state.instruction) == (__file__, line)
+    assert door.launches == launches + 1
+    assert z.tolist() == expected
+    with ss.RecordMode() as seen:
+        operator(x, y)
+    assert [call[0] for call in seen.calls] == [name]
+    # Views, other offsets and history are no matter of the short way.
+    wide = ss.tensor([0.0, 6.0, -1.0])
+    assert operator(wide[1:], y).tolist() == expected
+    assert operator(wide[1:].detach(), y).tolist() == expected
+    assert operator(x.requires_grad_(), y).grad_fn is not None
+    assert operator(x, y).detach().tolist() == expected

@@ -248,3 +248,36 @@ def test_conversion_within_a_formula() -> None:
     same = trace(lambda a: a.to(dtypes.bfloat16) + 1,
                  {"a": TensorArgument(dtypes.bfloat16, "f32", 1)}, [dtypes.bfloat16])
     assert steps(same) == ["add"]
+
+
+def test_formulas_are_traced_once_for_each_structure() -> None:
+    calls = []
+
+    def formula(a: Any, b: Any, n: Any) -> Any:
+        calls.append(a.cls)
+        return a * b + n
+
+    def given(first: str, second: str, n: Any, result: str) -> Traced:
+        a, b = [TensorArgument(getattr(dtypes, name), "i64", 1) for name in (first, second)]
+        return trace(formula, {"a": a, "b": b, "n": n}, [getattr(dtypes, result)])
+
+    before = given("int32", "int8", 2, "int32")
+    after = given("uint8", "int64", 2, "int64")
+    assert calls == ["i64"]
+    assert [each.dtype for each in after.program.inputs] == [dtypes.uint8, dtypes.int64]
+    assert after.program.outputs[0].dtype is dtypes.int64
+    assert after.program.steps == before.program.steps
+    # Values that compare equal are told apart, as are the classes of results.
+    given("int32", "int8", True, "int32")
+    given("int32", "int8", 2, "float32")
+    assert len(calls) == 3
+
+
+def test_a_formula_that_asks_for_a_stored_dtype_is_traced_anew() -> None:
+    def formula(a: Any) -> Any:
+        return a.to(dtypes.float16)
+
+    narrow = trace(formula, {"a": TensorArgument(dtypes.float16, "f32", 1)})
+    assert not steps(narrow)
+    with pytest.raises(NotAFormula):
+        trace(formula, {"a": TensorArgument(dtypes.float32, "f32", 1)})
