@@ -1,4 +1,4 @@
-"""Runs PyTorch's own operator tests, and cases from public bug reports, against slipstream.
+"""Runs PyTorch's own operator tests, cases from public bug reports, and scripts for PyTorch.
 
 The harness is not part of this repository: it is looked for in ../shared/oracle and
 ../shared/cases beside the checkout (--shared says where else).  What is run is listed in
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,13 @@ def run_case(cases: Path, name: str) -> bool:
     return done.returncode == 0
 
 
+def run_scripts(peer_python: Path | None) -> tuple[int, int]:
+    """Run the scripts written for PyTorch on both; return how many agree and how many do not."""
+    python = peer_python or peer.prepare()
+    namespace = runpy.run_path(str(LISTS / "scripts.py"))
+    return namespace["run_all"](sys.executable, python)
+
+
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -96,13 +104,14 @@ def main() -> int:
     """Run what is there; the status tells whether everything passed."""
     options = parse_arguments()
     oracle, cases = options.shared / "oracle", options.shared / "cases"
-    if not oracle.exists():
-        print(f"no harness in {oracle}: nothing to run (--shared FOLDER names another place)")
-        return 0
-    passed, failed = run_operators(oracle, options)
+    counts = [] if options.ops else [run_scripts(options.peer)]
+    if oracle.exists():
+        counts.append(run_operators(oracle, options))
+    else:
+        print(f"no harness in {oracle}: scripts alone (--shared FOLDER names another place)")
     if cases.exists() and not options.ops:
-        held, broken = run_cases(cases)
-        passed, failed = passed + held, failed + broken
+        counts.append(run_cases(cases))
+    passed, failed = (sum(column) for column in zip((0, 0), *counts, strict=True))
     print(f"{passed} passed, {failed} failed")
     return int(failed > 0)
 

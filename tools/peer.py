@@ -10,7 +10,7 @@ VENV = ROOT / ".venv-torch"
 PYTHON = VENV / "bin" / "python"
 # What the oracle of conformance needs beside PyTorch, and what ours needs to run there.
 NEEDS = ["torch==2.13.0", "numpy>=2", "scipy", "pytest", "hypothesis", "expecttest",
-         "ml_dtypes>=0.5", "cython>=3.1", "safetensors"]
+         "ml_dtypes>=0.5", "cython>=3.1", "safetensors", "scikit-learn>=1.5"]
 
 
 def prepare() -> Path:

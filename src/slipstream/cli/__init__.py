@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Protocol
 
-from slipstream.cli import demo, doctor
+from slipstream.cli import demo, doctor, run
 
 
 class Command(Protocol):
@@ -21,7 +21,7 @@ class Command(Protocol):
         """Do it and return the exit status."""
 
 
-COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor}
+COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor, "run": run}
 
 
 def build_parser() -> argparse.ArgumentParser:

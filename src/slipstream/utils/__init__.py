@@ -1,4 +1,4 @@
-"""Helpers that stand beside nn and optim; extensions in C++."""
+"""Helpers that stand beside nn and optim: data, checkpoints, timing; extensions in C++."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 from slipstream.core.vocab.optional import load as _load
 from slipstream.utils import hooks
 
-__all__ = ["cpp_extension", "hooks"]
+# Loaded at their first use.
+_LATER = ("benchmark", "checkpoint", "cpp_extension", "data")
+
+__all__ = [*_LATER, "hooks"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the extensions at their first use."""
-    if name == "cpp_extension":
-        return _load("utils.cpp_extension")
+    """Load a part at its first use."""
+    if name in _LATER:
+        return _load(f"utils.{name}")
     raise AttributeError(f"module 'slipstream.utils' has no attribute '{name}'")

@@ -112,7 +112,7 @@ def test_the_list_is_whole():
                 if callable(member) and not name.startswith("_")}
     told = {"handed_out", "taken_back", "host_touch", "statistics", "status_name", "version",
             "device_count", "priorities", "granularity", "compiler_version", "nodes",
-            "captured_kernels"}
+            "captured_kernels", "on_idle"}
     assert abstract - told == set(CALLS)
     assert all(vars(Driver)[name] is not getattr(SimulatedDriver, name) for name in abstract - {
         "status_name"})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import struct
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.simulated import SimulatedFault
@@ -343,3 +346,28 @@ def test_an_empty_graph(lab):
     for each in (graph, lab.driver.create_graph()):
         lab.driver.launch_graph(lab.driver.instantiate(each), lab.stream)
     lab.card.wait()
+
+
+@settings(max_examples=20, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_graphs_with_all_edges_give_one_result(make_card, program, seed):
+    draw, lab = random.Random(program), Lab(make_card(seed=seed))
+    graph, values = lab.driver.create_graph(), [0, 1, 2, 3]
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    for add in range(draw.randrange(1, 16)):
+        out, x = draw.randrange(4), draw.randrange(4)
+        needed = {writer.get(x), writer.get(out), *readers.get(out, [])} - {None}
+        if draw.random() < 0.3:  # a child graph of one node
+            inner = lab.driver.create_graph()
+            lab.node(inner, (), out, x, add)
+            node = lab.driver.add_child_node(graph, tuple(needed), inner)
+        else:
+            node = lab.node(graph, tuple(needed), out, x, add)
+        values[out] = values[x] * 3 + add
+        writer[out], readers[out] = node, []
+        readers.setdefault(x, []).append(node)
+    lab.driver.launch_graph(lab.driver.instantiate(graph), lab.stream)
+    lab.card.wait()
+    assert lab.seen() == [np.int32(each) for each in values]

@@ -251,3 +251,23 @@ def test_launches() -> None:
     total = Formula(lambda x: x.sum((0, 1)), [F32])
     assert check(total, x=cuda(numbers([70, 1000]))).launches() == 2
     assert check(total, x=cuda(numbers([7, 1000]))).launches() == 1
+
+
+def test_quotients_by_a_row_value_are_rounded_correctly() -> None:
+    random = np.random.RandomState(5)
+    x = (random.uniform(0.5, 1.0, [300, 512]) * 2.0**random.randint(-3, 4, [300, 512]))
+    x[:50] *= 2.0**random.randint(-120, 120, [50, 1])
+    x[50:60, ::7] *= 1e-30
+    x[60:70, ::3], x[61:71, ::5] = 0.0, -0.0
+    x[70, 3], x[71], x[72, 9], x[73] = np.inf, -np.inf, np.nan, -0.0
+    x = x.astype(np.float32)
+    divide = Formula(lambda x: (x / x.amax(-1, keepdim=True), x.amax(-1)), [F32, F32])
+    down = Formula(lambda x: (x / x.amax(0, keepdim=True), x.amax(0)), [F32, F32])
+    for formula, data in ((divide, x), (down, x.T.copy())):
+        quotients, largest = Run(formula, x=cuda(data)).launch().results
+        with np.errstate(all="ignore"):
+            wanted = data / host(largest)
+        found = host(quotients)
+        nan = np.isnan(wanted)
+        assert (np.isnan(found) == nan).all()
+        assert found[~nan].tobytes() == wanted[~nan].tobytes()

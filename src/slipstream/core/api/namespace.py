@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import e, inf, nan, pi
 from typing import Any
 
 from slipstream.core.api import defaults, install, interop, options, random
@@ -42,6 +43,7 @@ channels_last = formats.channels_last
 channels_last_3d = formats.channels_last_3d
 preserve_format = formats.preserve_format
 strided = formats.strided
+newaxis = None
 
 
 def is_tensor(value: Any) -> bool:
@@ -84,7 +86,8 @@ _OWN = (
     "set_default_dtype get_default_dtype set_default_device get_default_device contiguous_format "
     "channels_last channels_last_3d preserve_format strided is_tensor result_type "
     "promote_types broadcast_shapes numel is_floating_point is_complex DispatchMode RecordMode "
-    "redispatch set_printoptions get_printoptions printoptions explain describe_plan time_shares"
+    "redispatch set_printoptions get_printoptions printoptions explain describe_plan time_shares "
+    "e inf nan newaxis pi"
 ).split()
 
 globals().update(install.functions[""])

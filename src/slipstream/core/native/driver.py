@@ -339,6 +339,9 @@ class Driver:
     def taken_back(self, address: int, nbytes: int) -> None:
         """The allocator takes a block back: touching it is an error from here in stream order."""
 
+    def on_idle(self, look: Any) -> None:
+        """Call ``look()`` for each millisecond of virtual time in which the host is idle."""
+
     def host_touch(self, address: int, nbytes: int, write: bool) -> None:
         """The host is about to read or write memory that pending work may use."""
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from slipstream.core.api.cuda.devices import backend, index_of
-from slipstream.core.native.driver import DriverError
 from slipstream.core.vocab.devices import Device, current
 from slipstream.core.vocab.modes import modes
 
@@ -258,9 +256,7 @@ class Event:
 
     def __del__(self) -> None:
         if self.handle and self.backend is not None:
-            with contextlib.suppress(DriverError):
-                # There is nobody to tell.
-                self.backend.forget_event(self.handle)
+            self.backend.forget_event(self.handle)
 
     def __repr__(self) -> str:
         return "<slipstream.cuda.Event>" if self.handle else "<slipstream.cuda.Event uninitialized>"

@@ -108,6 +108,14 @@ class ColumnWriter(ReduceWriter):
         lines.add(f"{name}[e] = {formula.expression(value, self.names)};")
         lines.close()
 
+    def declare_divisor(self, value: int) -> None:
+        """The columns' values made ready for many divisions by them."""
+        lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
+        lines.add(f"slip_divisor {name}_divisor[{vector}];")
+        lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        lines.add(f"{name}_divisor[e] = slip_make_divisor({self.names[value]});")
+        lines.close()
+
     def declare_fold(self, value: int) -> None:
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector

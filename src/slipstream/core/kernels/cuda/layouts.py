@@ -21,8 +21,8 @@ from slipstream.core.kernels.cuda.access import (
     power_of_two,
     rounded_up,
 )
-from slipstream.core.kernels.cuda.reducing import ReducePlan
 from slipstream.core.kernels.cuda.stages import EACH, Stages
+from slipstream.core.kernels.cuda.turns import ReducePlan
 from slipstream.core.kernels.cuda.writing import SIZES, Formula
 from slipstream.core.shapes.collapse import collapse
 
@@ -36,7 +36,7 @@ KEPT_BYTES = 256
 KEPT_BYTES_LARGE = 128
 KEPT_VECTORS = 8
 # How many values a thread computes in unrolled code, about: more take long to compile.
-UNROLLED = 200
+UNROLLED = 320
 # Rows are spread over more threads while there are fewer in all than this.
 BUSY_THREADS = 65536
 # Fewer rows than this are split between blocks where they are long.
@@ -229,10 +229,13 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
         words[f"step{place}s"] = [*outer_steps[place], *inner]
     plan = ReducePlan(False, tuple(kinds), tuple(shared), vector, keep, len(outer),
                       len(space.inner) if taken else 0, _block_class(lanes), _wide(space))
-    if rows < FEW_ROWS and space.length >= LONG_ROW:
-        return _split_rows(reduction, replace(plan, keep=0, threads=BLOCK), words, rows)
     # A row of several warps has a block of its own.
     several = BLOCK // 2 // lanes if lanes <= WARP else 1
+    plan = replace(plan, warps=lanes // WARP if lanes <= WARP else plan.threads // WARP,
+                   exact=vectors == keep * lanes > 0 and rows % several == 0)
+    if rows < FEW_ROWS and space.length >= LONG_ROW:
+        return _split_rows(reduction, replace(
+            plan, keep=0, threads=BLOCK, warps=BLOCK // WARP, exact=False), words, rows)
     return [Cut(plan, words, (lanes, several), -(-rows // several), 1)]
 
 

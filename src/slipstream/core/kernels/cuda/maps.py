@@ -169,6 +169,9 @@ class MapWriter:
             if plan.kinds[place] != ONCE:
                 lines.add(f"{self._vector_type(place)} {self._held(place)}[{plan.unroll}];")
 
+    def _whole(self) -> str:
+        return "slip_opaque(whole)" if self.plan.unroll > 1 else "whole"
+
     def _vector_type(self, place: int) -> str:
         return f"slip_vector<{self.formula.stored(place)}, {self.plan.vector}>"
 
@@ -205,9 +208,9 @@ class MapWriter:
         pointer, kind = formula.pointers[place], plan.kinds[place]
         types = f"{formula.stored(place)}, {plan.vector}"
         if kind == FLAT:
-            return f"slip_read<{types}>({pointer} + at, left, whole)"
+            return f"slip_read<{types}>({pointer} + at, left, {self._whole()})"
         if kind == VECTOR:
-            return f"slip_read<{types}>({pointer} + place{place}, left, whole)"
+            return f"slip_read<{types}>({pointer} + place{place}, left, {self._whole()})"
         if kind == REPEAT:
             return f"slip_repeat<{types}>({pointer} + place{place}, left)"
         if kind == STEP:
@@ -268,9 +271,9 @@ class MapWriter:
         plan = self.plan
         pointer, held, kind = self.formula.pointers[place], self._held(place), plan.kinds[place]
         if kind == FLAT:
-            return f"slip_write({pointer} + at, {held}, left, whole);"
+            return f"slip_write({pointer} + at, {held}, left, {self._whole()});"
         if kind == VECTOR:
-            return f"slip_write({pointer} + place{place}, {held}, left, whole);"
+            return f"slip_write({pointer} + place{place}, {held}, left, {self._whole()});"
         if kind == STEP:
             last = f"tail.step{place}s[{plan.rank - 1}]"
             return f"slip_scatter({pointer} + place{place}, {held}, left, {last});"

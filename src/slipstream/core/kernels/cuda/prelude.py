@@ -147,6 +147,16 @@ SLIP_CHUNK(4)
 SLIP_CHUNK(8)
 SLIP_CHUNK(16)
 
+// A condition that the compiler must take as new: it would rather copy a loop than test it inside.
+SLIP_DEVICE bool slip_opaque(bool x) {
+#ifndef SLIP_SIMULATED
+    int kept = x;
+    asm volatile("" : "+r"(kept));
+    return kept != 0;
+#else
+    return x;
+#endif
+}
 // N elements of type T: one access of at most 16 bytes.
 template <class T, int N> struct slip_vector {
     static const int WORDS = (sizeof(T) * N + 3) / 4;
@@ -265,23 +275,29 @@ template <class T> SLIP_DEVICE slip_place<T> slip_make_place(T value, int64_t in
     return x;
 }
 
-template <class T> SLIP_DEVICE T slip_exchange(T x, int distance) {
-    return __shfl_xor_sync(0xffffffffu, x, distance);
+// Ways that values go between the threads of a warp: `distance` away, or from the first of a group.
+struct slip_across {
+    int distance;
+    template <class T> __device__ __forceinline__ T operator()(T x) const {
+        return __shfl_xor_sync(0xffffffffu, x, distance);
+    }
+};
+struct slip_from_first {
+    int width;
+    template <class T> __device__ __forceinline__ T operator()(T x) const {
+        return __shfl_sync(0xffffffffu, x, 0, width);
+    }
+};
+template <class W, class T> SLIP_DEVICE T slip_moved(W way, T x) { return way(x); }
+template <class W> SLIP_DEVICE bool slip_moved(W way, bool x) { return way((int)x) != 0; }
+template <class W> SLIP_DEVICE slip_c64 slip_moved(W way, slip_c64 x) {
+    return slip_make_c64(way(x.re), way(x.im));
 }
-SLIP_DEVICE bool slip_exchange(bool x, int distance) {
-    return __shfl_xor_sync(0xffffffffu, (int)x, distance) != 0;
+template <class W> SLIP_DEVICE slip_c128 slip_moved(W way, slip_c128 x) {
+    return slip_make_c128(way(x.re), way(x.im));
 }
-SLIP_DEVICE slip_c64 slip_exchange(slip_c64 x, int distance) {
-    return slip_make_c64(slip_exchange(x.re, distance), slip_exchange(x.im, distance));
-}
-SLIP_DEVICE slip_c128 slip_exchange(slip_c128 x, int distance) {
-    return slip_make_c128(slip_exchange(x.re, distance), slip_exchange(x.im, distance));
-}
-template <class T> SLIP_DEVICE slip_place<T> slip_exchange(slip_place<T> x, int distance) {
-    slip_place<T> y;
-    y.value = slip_exchange(x.value, distance);
-    y.index = slip_exchange(x.index, distance);
-    return y;
+template <class W, class T> SLIP_DEVICE slip_place<T> slip_moved(W way, slip_place<T> x) {
+    return slip_make_place<T>(slip_moved(way, x.value), way(x.index));
 }
 
 // One value of N, joined in halves.
@@ -293,25 +309,27 @@ template <class F, int N> SLIP_DEVICE typename F::type slip_fold_lanes(typename 
     }
     return x[0];
 }
-// Over `width` neighbouring threads of a warp, a power of two; every one of them gets the result.
-template <class F>
-SLIP_DEVICE typename F::type slip_fold_warp(typename F::type x, int lane, int width) {
+// Over `width` neighbouring threads of a warp, a power of two.  All get what the first one found:
+// threads join in different orders, which may tell zeros of different sign apart.
+template <class F> SLIP_DEVICE typename F::type slip_fold_warp(typename F::type x, int width) {
     for (int half = width / 2; half; half /= 2) {
-        const typename F::type other = slip_exchange(x, half);
-        x = (lane & half) ? F::join(other, x) : F::join(x, other);
+        x = F::join(x, slip_moved(slip_across{half}, x));
     }
-    return x;
+    return slip_moved(slip_from_first{width}, x);
 }
-// Over the `lanes` threads of a row: a power of two up to 32 neighbours, or a whole block of warps.
-template <class F>
+// Over the `lanes` threads of a row: a power of two below 32 (WARPS is 0), one warp, or a block of
+// at most WARPS warps.
+template <class F, int WARPS>
 SLIP_DEVICE typename F::type slip_fold_row(typename F::type x, int lane, int lanes) {
-    x = slip_fold_warp<F>(x, lane, lanes < 32 ? lanes : 32);
-    if (lanes <= 32) return x;
-    __shared__ typename F::type shared[32];
+    if (WARPS == 0) return slip_fold_warp<F>(x, lanes);
+    x = slip_fold_warp<F>(x, 32);
+    if (WARPS == 1) return x;
+    __shared__ typename F::type shared[WARPS < 2 ? 1 : WARPS];
     if (lane % 32 == 0) shared[lane / 32] = x;
     __syncthreads();
-    x = lane % 32 < lanes / 32 ? shared[lane % 32] : F::identity();
-    return slip_fold_warp<F>(x, lane % 32, 32);
+    const int mine = lane % (WARPS < 2 ? 1 : WARPS);
+    x = mine < lanes / 32 ? shared[mine] : F::identity();
+    return slip_fold_warp<F>(x, WARPS);
 }
 // Over the rows of threads of a block, for N columns a thread; every row gets the result.
 template <class F, int N, int THREADS>

@@ -119,6 +119,79 @@ SLIP_DEVICE int64_t slip_pow_i64(int64_t a, int64_t n) {
 }
 """
 
+# A nan wins; of zeros of different sign the larger is 0, the smaller -0.
+_EXTREMES = r"""
+#if !defined(SLIP_SIMULATED) && __CUDA_ARCH__ >= 800
+#define SLIP_EXTREME(NAME, INSTRUCTION, SIGN, JOINED)                                           \
+    SLIP_DEVICE float slip_##NAME##_f32(float a, float b) {                                     \
+        float x;                                                                                \
+        asm(INSTRUCTION ".NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));                     \
+        return x;                                                                               \
+    }
+#else
+#define SLIP_EXTREME(NAME, INSTRUCTION, SIGN, JOINED)                                           \
+    SLIP_DEVICE float slip_##NAME##_f32(float a, float b) {                                     \
+        if (a != a || b != b) return NAN;                                                       \
+        if (a == b) return __int_as_float(__float_as_int(a) JOINED __float_as_int(b));          \
+        return a SIGN b ? a : b;                                                                \
+    }
+#endif
+SLIP_EXTREME(maximum, "max", >, &)
+SLIP_EXTREME(minimum, "min", <, |)
+"""
+
+# Many quotients by one divisor.  With r = 1 / d and q = a r, each rounded, and q + r (a - d q)
+# taken twice by fma, the result is the correctly rounded a / d (P. Markstein, "Computation of
+# elementary functions on the IBM RISC System/6000 processor", 1990) if nothing is out of range.
+_QUOTIENTS = r"""
+struct slip_divisor { float value, inverse; bool tame; };
+SLIP_DEVICE bool slip_is_tame(float x) {
+    return fabsf(x) >= 8.6736173798840355e-19f && fabsf(x) <= 1.152921504606846976e18f;
+}
+SLIP_DEVICE slip_divisor slip_make_divisor(float x) {
+    slip_divisor d;
+    d.value = x;
+    d.inverse = 1.0f / x;
+    d.tame = slip_is_tame(x);
+    return d;
+}
+SLIP_DEVICE float slip_quotient(float a, slip_divisor d) {
+    float q = a * d.inverse;
+    q = fmaf(fmaf(-d.value, q, a), d.inverse, q);
+    return fmaf(fmaf(-d.value, q, a), d.inverse, q);
+}
+static __device__ __noinline__ float slip_plain_quotient(float a, float b) { return a / b; }
+template <int N> SLIP_DEVICE bool slip_any_wild(const float (&a)[N]) {
+    bool wild = false;
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        // A zero stays a zero, but for the sign of -0.
+        wild |= !(slip_is_tame(a[e]) || __float_as_uint(a[e]) == 0);
+    }
+    return wild;
+}
+template <int N>
+SLIP_DEVICE void slip_divide(float (&q)[N], const float (&a)[N], const slip_divisor& d) {
+#pragma unroll
+    for (int e = 0; e < N; e++) q[e] = slip_quotient(a[e], d);
+    if (d.tame && !slip_any_wild(a)) return;
+#pragma unroll
+    for (int e = 0; e < N; e++) q[e] = slip_plain_quotient(a[e], d.value);
+}
+template <int N>
+SLIP_DEVICE void slip_divide(float (&q)[N], const float (&a)[N], const slip_divisor (&d)[N]) {
+    bool wild = slip_any_wild(a);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        q[e] = slip_quotient(a[e], d[e]);
+        wild |= !d[e].tame;
+    }
+    if (!wild) return;
+#pragma unroll
+    for (int e = 0; e < N; e++) q[e] = slip_plain_quotient(a[e], d[e].value);
+}
+"""
+
 _COMPLEX = r"""
 #define SLIP_COMPLEX(CLS, T, R, HYPOT, FABS)                                                    \
     SLIP_DEVICE T slip_make_##CLS(R re, R im) { T z; z.re = re; z.im = im; return z; }          \
@@ -262,4 +335,4 @@ static __device__ slip_c64 slip_pow_c64(slip_c64 a, slip_c64 b) {
 }
 """
 
-NUMBERS = _NARROW + _DIVISION + _COMPLEX + _COMPLEX_FUNCTIONS
+NUMBERS = _NARROW + _EXTREMES + _QUOTIENTS + _DIVISION + _COMPLEX + _COMPLEX_FUNCTIONS

@@ -16,9 +16,9 @@ from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.columns import ColumnWriter
 from slipstream.core.kernels.cuda.layouts import Cut, Reduction, cut, space_of
 from slipstream.core.kernels.cuda.maps import MapPlan, MapWriter, grid_of, plan_map
-from slipstream.core.kernels.cuda.reducing import ReducePlan
 from slipstream.core.kernels.cuda.rows import RowWriter
 from slipstream.core.kernels.cuda.stages import LINE, is_map
+from slipstream.core.kernels.cuda.turns import ReducePlan
 from slipstream.core.kernels.cuda.writing import PACKED, SIZES, Formula
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel
 from slipstream.core.launch.cuda.modules import modules

@@ -7,57 +7,18 @@ such a kernel share rows between them, and leave what they found of a reduction 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda import access
-from slipstream.core.kernels.cuda.access import FLAT, ONCE, REPEAT, STEP, VECTOR, Words
-from slipstream.core.kernels.cuda.stages import EACH, LINE, PLACES
-from slipstream.core.kernels.cuda.writing import Formula, Lines
+from slipstream.core.kernels.cuda.access import FLAT, REPEAT, STEP, VECTOR
+from slipstream.core.kernels.cuda.stages import EACH, PLACES
+from slipstream.core.kernels.cuda.turns import ElementWriter, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class ReducePlan:
-    """What the text of a row or column kernel depends on, beside the program.
-
-    ``kinds``: access of each operand, outputs first, along the dim of its vectors; ``shared``:
-    which operands are the same for every row; ``vector``: elements of a vector; ``keep``: vectors
-    that a thread keeps of a row (0: it reads them again in every stage); ``outer`` and ``inner``:
-    how many dims are taken apart; ``threads``: most threads of a block; ``wide``: 64-bit index
-    arithmetic; ``stage``: the one stage of a split kernel, or -1; ``columns``: the schedule.
-    """
-
-    columns: bool
-    kinds: tuple[str, ...]
-    shared: tuple[bool, ...]
-    vector: int
-    keep: int
-    outer: int
-    inner: int
-    threads: int
-    wide: bool
-    stage: int = -1
-
-
-class ReduceWriter:
+class ReduceWriter(ElementWriter):
     """Writes the kernel of a plan; the subclasses know where rows and columns lie."""
 
     # What follows a pointer's name where it points to the thread's row or column.
     suffix = ""
-
-    def __init__(self, formula: Formula, plan: ReducePlan, words: Words) -> None:
-        self.formula = formula
-        self.stages = formula.stages
-        self.plan = plan
-        self.words = words
-        self.lines = Lines()
-        self.names = list(formula.values)
-        self.split = plan.stage >= 0
-        self.kept = set(self.stages.kept()) if plan.keep else set()
-        self.held: set[int] = set()
-        self.first = plan.stage if self.split else 0
-        self.last = plan.stage if self.split else self.stages.last
-        self.line_values = self.stages.lines(range(self.first, self.last + 1))
 
     # ---- what the subclasses print ----
 
@@ -75,10 +36,6 @@ class ReduceWriter:
 
     def place_of(self, operand: int) -> str:
         """Where the vector of an operand lies, seen from its row."""
-        raise NotImplementedError
-
-    def index(self) -> str:
-        """The number of element e among those that are reduced."""
         raise NotImplementedError
 
     def add_line_step(self, value: int) -> None:
@@ -131,23 +88,6 @@ class ReduceWriter:
     def keep_inputs(self) -> None:
         """Load the vectors that are kept for all stages; none where rows are read again."""
 
-    def inputs_kept(self) -> list[int]:
-        """The inputs whose vectors a thread keeps."""
-        if not self.plan.keep:
-            return []
-        return [value for value in range(len(self.formula.program.inputs))
-                if self.stages.level[value] == EACH and self.kind(value) != ONCE
-                and not self.plan.shared[self.formula.outputs + value]]
-
-    def kind(self, value: int) -> str:
-        """The kind of access of an input."""
-        return self.plan.kinds[self.formula.outputs + value]
-
-    def once(self) -> list[int]:
-        """The inputs that are one value a row, by level or by stride."""
-        return [value for value in range(len(self.formula.program.inputs))
-                if self.stages.level[value] == LINE or self.kind(value) == ONCE]
-
     def fits_checks(self) -> str:
         """Whether all operands that are accessed in whole vectors are aligned for it."""
         formula, plan = self.formula, self.plan
@@ -156,6 +96,10 @@ class ReduceWriter:
                   for place, name in enumerate(formula.pointers)
                   if plan.kinds[place] in (FLAT, VECTOR) and plan.vector > 1]
         return " && ".join(checks) or "true"
+
+    def whole(self) -> str:
+        """The condition of a whole access; long loops are better copied than tested inside."""
+        return "slip_opaque(fits)" if self.plan.keep else "fits"
 
     def vector_type(self, place: int) -> str:
         """The type of a vector of an operand."""
@@ -234,6 +178,7 @@ class ReduceWriter:
             return
         what = ", ".join(stages.step(value).primitive for value in folds)
         lines.add(f"// Stage {stage}: {what or 'outputs'}.")
+        self.declare_divisors(values)
         for value in folds:
             self.declare_fold(value)
         opened = self.open_elements()
@@ -264,7 +209,7 @@ class ReduceWriter:
         where = f"{formula.pointers[place]}{self.suffix} + {self.place_of(place)}"
         kind = plan.kinds[place]
         if kind in (FLAT, VECTOR):
-            return f"slip_read<{types}>({where}, {plan.vector}, fits)"
+            return f"slip_read<{types}>({where}, {plan.vector}, {self.whole()})"
         if kind == REPEAT:
             return f"slip_repeat<{types}>({where}, {plan.vector})"
         assert kind == STEP
@@ -280,7 +225,7 @@ class ReduceWriter:
         name = formula.pointers[place]
         where = f"{name}{self.suffix} + {self.place_of(place)}"
         if plan.kinds[place] in (FLAT, VECTOR):
-            return f"slip_write({where}, {name}_held, {plan.vector}, fits);"
+            return f"slip_write({where}, {name}_held, {plan.vector}, {self.whole()});"
         return f"slip_scatter({where}, {name}_held, {plan.vector}, {self.step_of(place)});"
 
     def _elements(self, stage: int, values: list[int]) -> None:
@@ -291,45 +236,16 @@ class ReduceWriter:
                        if stages.level[output.value] == EACH]
         for place in outputs:
             lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held = {{}};")
-        lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
-        for value in values:
-            self._element(value)
+        turn = Turn(self, values)
+        turn.add_all()
         for value in stages.folds[stage]:
-            self._join(value)
+            turn.recall(stages.sources(value)[0])
+            self.join(value)
         for place in outputs:
             value = formula.program.outputs[place].value
+            turn.recall(value)
             stored = formula.narrowed(place, self.names[value])
             lines.add(f"{formula.pointers[place]}_held.set(e, {stored});")
         lines.close()
         for place in outputs:
             lines.add(self.write(place))
-
-    def _element(self, value: int) -> None:
-        """A full value of element e."""
-        formula, lines = self.formula, self.lines
-        name, kind = formula.values[value], formula.type_of(value)
-        if not self.stages.is_step(value):
-            if value in self.once():
-                return
-            held = f"{formula.pointers[formula.outputs + value]}_held"
-            held += "[k]" if value in self.inputs_kept() else ""
-            lines.add(f"const {kind} {name} = {formula.loaded(value, f'{held}.get(e)')};")
-        elif value in self.held:
-            lines.add(f"const {kind} {name} = {name}_kept[k][e];")
-        else:
-            lines.add(f"const {kind} {name} = {formula.expression(value, self.names)};")
-            if value in self.kept:
-                lines.add(f"{name}_kept[k][e] = {name};")
-
-    def _join(self, value: int) -> None:
-        """Take element e into a reduction."""
-        source = self.names[self.stages.sources(value)[0]]
-        fold, part = f"fold_{self.formula.values[value]}", self.accumulator(value)
-        if self.stages.step(value).primitive in PLACES:
-            self.lines.add(f"{fold}::enter({part}, {source}, {self.index()});")
-        else:
-            self.lines.add(f"{part} = {fold}::join({part}, {source});")
-
-    def accumulator(self, value: int) -> str:
-        """The accumulator that takes element e of a reduction."""
-        raise NotImplementedError

@@ -12,6 +12,9 @@ from slipstream.core.kernels.cuda.access import ONCE
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
 from slipstream.core.kernels.cuda.stages import LINE, PLACES
 
+# Values of a turn of a loop, about, up to which four turns are unrolled, not two.
+LIGHT = 40
+
 
 class RowWriter(ReduceWriter):
     """Writes a row kernel."""
@@ -26,6 +29,9 @@ class RowWriter(ReduceWriter):
             lines.add("const int64_t row = blockIdx.x;", "const bool mine = true;",
                       "const int64_t begin = blockIdx.y * tail.span;",
                       "const int64_t end = slip_least(begin + tail.span, tail.vectors);")
+        elif plan.exact:
+            lines.add("const int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;",
+                      "const bool mine = true;")
         else:
             lines.add("const int64_t own = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;",
                       "const bool mine = own < tail.rows;",
@@ -70,14 +76,20 @@ class RowWriter(ReduceWriter):
         if plan.keep:
             lines.loop(f"for (int k = 0; k < {plan.keep}; k++)")
             lines.add("const int at = lane + k * lanes;")
-            lines.open("if (at < end)")
-            opened = 2
+            if not plan.exact:
+                lines.open("if (at < end)")
+                opened = 2
         else:
             lines.loop("for (int64_t at = begin + lane; at < end; at += lanes)",
-                       "#pragma unroll 2")
+                       f"#pragma unroll {self.unrolled()}")
         if plan.inner:
             lines.add(*access.coordinates("at", plan.inner, f"at * {plan.vector}", plan.wide))
         return opened
+
+    def unrolled(self) -> int:
+        """Vectors that a thread takes in one turn of a long loop."""
+        work = self.plan.vector * len(self.formula.values)
+        return 4 if work <= LIGHT else 2
 
     def place_of(self, operand: int) -> str:
         """Where the vector of an operand lies, seen from its row."""
@@ -102,10 +114,17 @@ class RowWriter(ReduceWriter):
         """Every thread computes the row's value."""
         self.formula.add_step(self.lines, value)
 
+    def declare_divisor(self, value: int) -> None:
+        """A row value made ready for many divisions by it."""
+        name = self.formula.values[value]
+        self.lines.add(f"const slip_divisor {name}_divisor = slip_make_divisor({name});")
+
     def declare_fold(self, value: int) -> None:
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
         lines.add(f"fold_{name}::type {name}_part[{vector}];")
+        if self.starts() and self.stages.step(value).primitive not in PLACES:
+            return
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         lines.add(f"{name}_part[e] = fold_{name}::identity();")
         lines.close()
@@ -117,8 +136,8 @@ class RowWriter(ReduceWriter):
         name = self.formula.values[value]
         place = ".index" if self.stages.step(value).primitive in PLACES else ""
         kind = self.formula.type_of(value)
-        self.lines.add(f"const {kind} {name} = slip_fold_row<fold_{name}>({found}, lane, lanes)"
-                       f"{place};")
+        self.lines.add(f"const {kind} {name} = slip_fold_row<fold_{name}, {self.plan.warps}>"
+                       f"({found}, lane, lanes){place};")
 
     def finish_fold(self, value: int) -> None:
         """Every thread gets the row's result."""
@@ -127,8 +146,8 @@ class RowWriter(ReduceWriter):
     def leave_part(self, value: int) -> None:
         """Write the block's result to scratch memory."""
         lines, name = self.lines, self.formula.values[value]
-        lines.add(f"const fold_{name}::type {name}_all = slip_fold_row<fold_{name}>"
-                  f"({self._joined_lanes(name)}, lane, lanes);")
+        lines.add(f"const fold_{name}::type {name}_all = slip_fold_row<fold_{name}, "
+                  f"{self.plan.warps}>({self._joined_lanes(name)}, lane, lanes);")
         lines.open("if (lane == 0)")
         self.write_part(value, "row * tail.chunks + blockIdx.y", f"{name}_all")
         lines.close()

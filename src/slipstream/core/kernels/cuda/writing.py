@@ -11,7 +11,7 @@ from slipstream.core.fuse.classes import C_TYPES, Number, to_class
 from slipstream.core.fuse.primitives import PRIMITIVES, cast_expression
 from slipstream.core.kernels.cuda.stages import FOLDS, PLACES, UNIFORM, Stages
 from slipstream.core.vocab.dtypes import DType
-from slipstream.core.vocab.programs import Program
+from slipstream.core.vocab.programs import Program, Step
 
 STORED = {"bool": "uint8_t", "float16": "slip_float16", "bfloat16": "slip_bfloat16",
           "float32": "float", "float64": "double", "complex64": "slip_c64",
@@ -23,6 +23,11 @@ PARAMETERS = {"b1": ("int64_t",), "i64": ("int64_t",), "f32": ("double",), "f64"
               "c64": ("double", "double"), "c128": ("double", "double")}
 # The class in which the launch packs a number of each class.
 PACKED = {"b1": "b1", "i64": "i64", "f32": "f64", "f64": "f64", "c64": "c128", "c128": "c128"}
+# Primitives for which the device has an instruction, or the prelude a shorter way.
+DEVICE_EXPRESSIONS = {
+    ("maximum", "f32"): "slip_maximum_f32({0}, {1})", ("amax", "f32"): "slip_maximum_f32({0}, {1})",
+    ("minimum", "f32"): "slip_minimum_f32({0}, {1})", ("amin", "f32"): "slip_minimum_f32({0}, {1})",
+}
 SIZES = {"b1": 1, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
 LONGEST_NAME = 72
 
@@ -132,7 +137,7 @@ class Formula:
         if step.primitive == "cast":
             source = self.program.class_of(step.sources[0])
             return cast_expression(source, step.cls).format(*operands)
-        return PRIMITIVES[step.primitive].expression(step.cls).format(*operands)
+        return _text_of(step).format(*operands)
 
     def parameters(self, more: Sequence[str] = ()) -> str:
         """The parameters of the kernel: pointers, what a schedule adds, numbers, the tail."""
@@ -181,7 +186,7 @@ class Formula:
         assert step.primitive in FOLDS
         template = _PLACE if step.primitive in PLACES else _FOLD
         primitive = PRIMITIVES[step.primitive]
-        expression = primitive.expression(step.cls)
+        expression = _text_of(step)
         return template.format(
             name=f"fold_{self.values[value]}", type=C_TYPES[step.cls], what=step.primitive,
             identity=literal(primitive.identity[step.cls], step.cls),
@@ -217,6 +222,12 @@ struct {name} {{  // {what}
     }}
 }};
 """
+
+
+def _text_of(step: Step) -> str:
+    """A step's expression, with holes for its operands."""
+    known = DEVICE_EXPRESSIONS.get((step.primitive, step.cls))
+    return known or PRIMITIVES[step.primitive].expression(step.cls)
 
 
 def _is_copy(program: Program) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.errors import ErrorSlot
+from slipstream.core.launch.cuda.forks import forks
 from slipstream.core.launch.cuda.launches import Launch, LaunchKernel
 from slipstream.core.launch.cuda.memo import Window
 from slipstream.core.launch.cuda.modules import modules
@@ -71,6 +73,8 @@ class CudaBackend(Backend):
         if self.ordinal >= self.driver.device_count():
             raise RuntimeError(f"invalid device {device}: there are "
                                f"{self.driver.device_count()} CUDA devices")
+        if forks.forked:
+            forks.refuse()
         self.hot = HotCalls(self.driver)
         self.context = self.driver.context(self.ordinal)
         self.driver.use(self.context)
@@ -101,6 +105,9 @@ class CudaBackend(Backend):
             raise
         if self.driver.name == "real":
             watchdog.watch(self)
+        else:
+            self.driver.on_idle(self.look)
+        forks.context_made()
 
     def new_queue(self, stream: int) -> Queue:
         """The queue of one more stream of this device."""
@@ -212,6 +219,8 @@ class CudaBackend(Backend):
 
     def enter(self) -> None:
         """Make the device's context the running thread's."""
+        if forks.forked:
+            forks.refuse()
         self.driver.use(self.context)
 
     def sent(self, window: Window) -> None:
@@ -240,6 +249,11 @@ class CudaBackend(Backend):
         """Send everything and wait for it: memory runs out."""
         self.wait()
 
+    def look(self) -> None:
+        """What the watchdog does, where time is virtual."""
+        for queue in tuple(self.queues):
+            queue.tick()
+
     def wait(self) -> None:
         """Return when all submitted work is done; raises what a kernel reported."""
         self.send_all()
@@ -248,6 +262,7 @@ class CudaBackend(Backend):
             self.driver.wait_stream(queue.stream)
             self.order.host_waited(self.order.snapshot(queue))
         self.check()
+        self.slot.settled()
 
     # -- order between streams, and the host --
 
@@ -309,7 +324,9 @@ class CudaBackend(Backend):
 
     def forget_event(self, handle: int) -> None:
         """Give an event back."""
-        self.driver.destroy_event(handle)
+        with contextlib.suppress(DriverError):
+            # It is the collector that gives it back: there is nobody to tell.
+            self.driver.destroy_event(handle)
 
 
 def make(device: Device, prelude: str) -> CudaBackend:

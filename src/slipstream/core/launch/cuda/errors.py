@@ -19,6 +19,8 @@ from slipstream.core.vocab.modes import decode_site
 SLOT_BYTES = 64
 # Windows whose sites are kept.
 KEPT = 64
+# Lines that an error names, where several launched the same kernel.
+MOST_LINES = 4
 
 
 class ErrorSlot:
@@ -47,15 +49,24 @@ class ErrorSlot:
         ctypes.memset(self.address, 0, SLOT_BYTES)
         raise IndexError(self._text(*words[1:5]))
 
+    def settled(self) -> None:
+        """All work so far is done and reported nothing: later reports are of later work."""
+        self.recent.clear()
+
     def _text(self, tag: int, position: int, value: int, bound: int) -> str:
         text = f"index {value} is out of bounds for dimension with size {bound}"
-        where = self._site(tag)
+        lines = self._lines(tag, struct.pack("<q", bound))
+        where = f"\n  called at {' or '.join(lines)}" if lines else ""
         return f"{text}, at position {position} of the index{where}"
 
-    def _site(self, tag: int) -> str:
+    def _lines(self, tag: int, bound: bytes) -> list[str]:
+        """Lines that launched the kernel with that bound and were not waited for, last first."""
+        found: dict[str, None] = {}
+        others: dict[str, None] = {}
         for launches, sites in reversed(self.recent):
             for place, launch in enumerate(launches):
                 if tag and launch.mark == tag:
                     file, line = decode_site(sites[2 * place], sites[2 * place + 1])
-                    return f"\n  called at {file}:{line}" if file else ""
-        return ""
+                    if file:
+                        (found if bound in launch.tail else others)[f"{file}:{line}"] = None
+        return list(found or others)[:MOST_LINES]

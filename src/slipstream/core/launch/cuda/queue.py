@@ -94,8 +94,7 @@ class Queue:
         tensor: TensorBase
         storage: Storage
         if not cython.compiled:
-            # Uncompiled, the watchdog may run between any two steps.
-            self.recording = True
+            self.begin()
         words: Words = self.window.words
         exported: cython.bint = False
         for operand in operands:
@@ -104,6 +103,10 @@ class Queue:
             words.append(storage.address + tensor.offset * tensor.spec.itemsize)
             if storage.exported:
                 exported = True
+        if not cython.compiled and words is not self.window.words:
+            # The collector ran what sent the window: once more, into the new one.
+            self.record_operands(launch, operands, numbers)
+            return
         if self.shared:
             self.note_uses(operands)
         self.finish(launch, numbers)
@@ -114,11 +117,35 @@ class Queue:
                          numbers: tuple[Any, ...]) -> None:
         """Record a launch on bare addresses."""
         if not cython.compiled:
-            self.recording = True
+            self.begin()
         words: Words = self.window.words
         for address in addresses:
             words.append(address)
         self.finish(launch, numbers)
+
+    def begin(self) -> None:
+        """Uncompiled, the watchdog or an interrupt may come between any two steps of a record."""
+        if self.recording:
+            self.mend()
+        self.recording = True
+
+    def mend(self) -> None:
+        """Leave the window as it was before a record that was interrupted."""
+        window: Window = self.window
+        count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
+        if self.simulated:
+            count = min(count, len(window.moments))
+        for steps, kept in ((window.launches, count), (window.ends, count),
+                            (window.sites, 2 * count), (window.moments, count)):
+            del steps[kept:]
+        window.words.cut(window.ends[-1] if count else 0)
+        window.key = self.mark = 0
+        for launch in window.launches:
+            self.mark = launch.mark
+            window.key = mixed(window.key, self.mark)
+        # Whether the last one was counted is not known: numbers may be left out, not used twice.
+        self.sequence += 1
+        self.recording = False
 
     def note_uses(self, operands: tuple[Any, ...]) -> None:
         """Tell the allocator which blocks this stream uses, where there are several streams."""
@@ -151,7 +178,7 @@ class Queue:
             # In C it wraps by itself.
             key = key * prime + mark
         else:
-            key = (key * prime + mark) & MASK
+            key = mixed(key, mark)
         window.key = key
         self.sequence += 1
         if not cython.compiled:
@@ -175,6 +202,8 @@ class Queue:
 
     def send(self, reason: str) -> None:
         """End the window: launch its graph, or its launches one by one."""
+        if not cython.compiled and self.recording:
+            self.mend()
         window: Window = self.window
         if not window.launches:
             return
@@ -301,6 +330,11 @@ class Queue:
                     self.sending = False
         finally:
             self.lock.release()
+
+
+def mixed(key: int, mark: int) -> int:
+    """The hash of a sequence of kernels and one more."""
+    return (key * 1099511628211 + mark) & MASK
 
 
 def stamps_of(window: Window) -> list[Any]:

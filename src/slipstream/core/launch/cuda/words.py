@@ -151,6 +151,12 @@ class Words:
             made.length = self.length
         return made
 
+    def cut(self, length: int) -> None:
+        """Keep the first words only."""
+        self.length = length
+        if not cython.compiled:
+            del self.items[length:]
+
     def clear(self) -> None:
         """Forget the words, keep the room."""
         self.length = 0

@@ -35,6 +35,8 @@ FAILURES = {
 }
 # The host's time in a call, in microseconds; in a call that submits work; between two polls.
 CALL_TIME, SUBMIT_TIME, POLL_TIME = 0.2, 2.0, 2.0
+# Seconds between two looks of a watchdog, and looks in one stretch of idle time.
+LOOK_TIME, MOST_LOOKS = 1e-3, 8
 FIRST_HANDLE = 0x51000
 # The engine runs one piece of work at a time, whichever driver asks.
 LOCK = threading.RLock()
@@ -68,6 +70,8 @@ class Base(Driver):
         self.calls: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.failing = dict(self.options.fail)
+        self.looks: list[Callable[[], Any]] = []
+        self.idle = 0.0
         self.objects: dict[int, Any] = {}
         self.next_handle = FIRST_HANDLE
         self.thread = threading.local()
@@ -102,8 +106,21 @@ class Base(Driver):
     def advance(self, seconds: float) -> None:
         """Let the host be idle for a while: work whose time has come runs."""
         with LOCK:
+            self.idle_for(seconds)
             self.schedule.now += seconds * 1e6
             self.schedule.run_due()
+
+    def on_idle(self, look: Callable[[], Any]) -> None:
+        """Call ``look()`` for each millisecond in which the host is idle."""
+        self.looks.append(look)
+
+    def idle_for(self, seconds: float) -> None:
+        """Let watchdogs look; what they did not see to in a few looks they never will."""
+        self.idle += seconds
+        for _ in range(min(int(self.idle / LOOK_TIME), MOST_LOOKS)):
+            for look in self.looks:
+                look()
+        self.idle %= LOOK_TIME
 
     # -- handles --
 

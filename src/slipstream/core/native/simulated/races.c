@@ -153,7 +153,20 @@ static void settle_marks(world *w, unit *u, const slip_block *b) {
         for (u64 at = first; at < last;) at = settle_some(w, u, at, last);
         page = (last - 1) / SLIP_PAGE;
     }
-    memset(u->pages + start / SLIP_PAGE, 0, (end - 1) / SLIP_PAGE - start / SLIP_PAGE + 1);
+}
+
+/* The pages of a block have no marks; blocks may share them, so this comes after all of them. */
+static void clear_pages(unit *u, const slip_block *b) {
+    u64 first = ((u64)b->start - u->start) / SLIP_PAGE;
+    u64 last = ((u64)b->start - u->start + b->size - 1) / SLIP_PAGE;
+    memset(u->pages + first, 0, last - first + 1);
+}
+
+static void settle_all(world *w) {
+    for (unsigned i = 0; i < w->used_count; i++)
+        if (w->used[i].touch && w->used[i].size) settle_marks(w, w->used_units[i], &w->used[i]);
+    for (unsigned i = 0; i < w->used_count; i++)
+        if (w->used[i].touch && w->used[i].size) clear_pages(w->used_units[i], &w->used[i]);
 }
 
 /* -- a piece of work -- */
@@ -245,7 +258,6 @@ API unsigned slip_run(world *w, const slip_kernel *kernel, const slip_triple *si
     u64 many = 0xffffffffu;
     machine.block_first = draw((unsigned)(machine.blocks < many ? machine.blocks : many));
     run_guarded();
-    for (unsigned i = 0; w->race && i < w->used_count; i++)
-        if (w->used[i].touch && w->used[i].size) settle_marks(w, w->used_units[i], &w->used[i]);
+    if (w->race) settle_all(w);
     return fault_count;
 }

@@ -1,0 +1,201 @@
+"""One turn of a reducing kernel's loops: the values of a vector's elements, in one loop or several.
+
+What is printed here is the same for row and column kernels; the writers know the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slipstream.core.kernels.cuda.access import ONCE, Words
+from slipstream.core.kernels.cuda.stages import EACH, LINE, PLACES
+from slipstream.core.kernels.cuda.writing import Formula, Lines
+
+
+@dataclass(frozen=True, slots=True)
+class ReducePlan:
+    """What the text of a row or column kernel depends on, beside the program.
+
+    ``kinds``: access of each operand, outputs first, along the dim of its vectors; ``shared``:
+    which operands are the same for every row; ``vector``: elements of a vector; ``keep``: vectors
+    that a thread keeps of a row (0: it reads them again in every stage); ``outer`` and ``inner``:
+    how many dims are taken apart; ``threads``: most threads of a block; ``wide``: 64-bit index
+    arithmetic; ``warps``: of a row's threads at most, 0 for a part of one; ``exact``: every thread
+    has all its vectors; ``stage``: the one stage of a split kernel, or -1; ``columns``: the
+    schedule.
+    """
+
+    columns: bool
+    kinds: tuple[str, ...]
+    shared: tuple[bool, ...]
+    vector: int
+    keep: int
+    outer: int
+    inner: int
+    threads: int
+    wide: bool
+    warps: int = 0
+    exact: bool = False
+    stage: int = -1
+
+
+class ElementWriter:
+    """The values of single elements, and what is known of them in the stages so far."""
+
+    def __init__(self, formula: Formula, plan: ReducePlan, words: Words) -> None:
+        self.formula = formula
+        self.stages = formula.stages
+        self.plan = plan
+        self.words = words
+        self.lines = Lines()
+        self.names = list(formula.values)
+        self.split = plan.stage >= 0
+        self.kept = set(self.stages.kept()) if plan.keep else set()
+        self.held: set[int] = set()
+        self.divisors: set[int] = set()
+        self.first = plan.stage if self.split else 0
+        self.last = plan.stage if self.split else self.stages.last
+        self.line_values = self.stages.lines(range(self.first, self.last + 1))
+
+    def inputs_kept(self) -> list[int]:
+        """The inputs whose vectors a thread keeps."""
+        if not self.plan.keep:
+            return []
+        return [value for value in range(len(self.formula.program.inputs))
+                if self.stages.level[value] == EACH and self.kind(value) != ONCE
+                and not self.plan.shared[self.formula.outputs + value]]
+
+    def kind(self, value: int) -> str:
+        """The kind of access of an input."""
+        return self.plan.kinds[self.formula.outputs + value]
+
+    def once(self) -> list[int]:
+        """The inputs that are one value a row, by level or by stride."""
+        return [value for value in range(len(self.formula.program.inputs))
+                if self.stages.level[value] == LINE or self.kind(value) == ONCE]
+
+    # ---- what the subclasses print ----
+
+    def index(self) -> str:
+        """The number of element e among those that are reduced."""
+        raise NotImplementedError
+
+    def accumulator(self, value: int) -> str:
+        """The accumulator that takes element e of a reduction."""
+        raise NotImplementedError
+
+    def declare_divisor(self, value: int) -> None:
+        """A row value made ready for many divisions by it."""
+        raise NotImplementedError
+
+    # ---- elements ----
+
+    def add_element(self, value: int) -> None:
+        """A full value of element e."""
+        formula, lines = self.formula, self.lines
+        name, kind = formula.values[value], formula.type_of(value)
+        if not self.stages.is_step(value):
+            held = f"{formula.pointers[formula.outputs + value]}_held"
+            held += "[k]" if value in self.inputs_kept() else ""
+            lines.add(f"const {kind} {name} = {formula.loaded(value, f'{held}.get(e)')};")
+        elif value in self.held:
+            lines.add(f"const {kind} {name} = {name}_kept[k][e];")
+        else:
+            lines.add(f"const {kind} {name} = {formula.expression(value, self.names)};")
+            if value in self.kept:
+                lines.add(f"{name}_kept[k][e] = {name};")
+
+    def is_shared_division(self, value: int) -> bool:
+        """Whether a step divides full values by one that is the same for all of a row."""
+        if not self.stages.is_step(value) or value in self.held:
+            return False
+        step = self.stages.step(value)
+        if step.primitive != "div" or step.cls != "f32":
+            return False
+        above, below = [self.stages.level[source] for source in step.sources]
+        return above == EACH and below == LINE and step.sources[0] not in self.once()
+
+    def declare_divisors(self, values: list[int]) -> None:
+        """The row values that these full values are divided by."""
+        for value in values:
+            if self.is_shared_division(value):
+                divisor = self.stages.sources(value)[1]
+                if divisor not in self.divisors:
+                    self.divisors.add(divisor)
+                    self.declare_divisor(divisor)
+
+    def join(self, value: int) -> None:
+        """Take element e into a reduction."""
+        source = self.names[self.stages.sources(value)[0]]
+        fold, part = f"fold_{self.formula.values[value]}", self.accumulator(value)
+        if self.stages.step(value).primitive in PLACES:
+            self.lines.add(f"{fold}::enter({part}, {source}, {self.index()});")
+        elif self.starts():
+            self.lines.add(f"{part} = k == 0 ? {source} : {fold}::join({part}, {source});")
+        else:
+            self.lines.add(f"{part} = {fold}::join({part}, {source});")
+
+    def starts(self) -> bool:
+        """Whether accumulators start with a thread's first elements."""
+        return self.plan.exact
+
+
+class Turn:
+    """The values of one vector, in one loop over its elements or in several.
+
+    Divisions by a row value go through a function for the whole vector, so that they end a loop;
+    what a later loop needs of an earlier one is kept in arrays (``v7_all``).
+    """
+
+    def __init__(self, writer: ElementWriter, values: list[int]) -> None:
+        self.writer = writer
+        self.formula = writer.formula
+        self.lines = writer.lines
+        once = writer.once()
+        self.values = [value for value in values if value not in once]
+        self.groups: list[list[int]] = [[]]
+        for value in self.values:
+            if writer.is_shared_division(value):
+                self.groups.append([value])
+            else:
+                self.groups[-1].append(value)
+        self.known: set[int] = set()
+
+    def add_all(self) -> None:
+        """All values; the last loop over elements stays open."""
+        for value in self.values if len(self.groups) > 1 else ():
+            name, kind = self.formula.values[value], self.formula.type_of(value)
+            self.lines.add(f"{kind} {name}_all[{self.writer.plan.vector}];")
+        for place, group in enumerate(self.groups):
+            if place:
+                self.lines.close()
+                self._divide(group.pop(0))
+            self.lines.loop(f"for (int e = 0; e < {self.writer.plan.vector}; e++)")
+            self.known = set()
+            for value in group:
+                self._add(value)
+
+    def _divide(self, value: int) -> None:
+        writer, name = self.writer, self.formula.values
+        above, below = writer.stages.sources(value)
+        self.lines.add(f"slip_divide({name[value]}_all, {name[above]}_all, {name[below]}_divisor);")
+        if value in writer.kept:
+            self.lines.loop(f"for (int e = 0; e < {writer.plan.vector}; e++)")
+            self.lines.add(f"{name[value]}_kept[k][e] = {name[value]}_all[e];")
+            self.lines.close()
+
+    def _add(self, value: int) -> None:
+        for source in self.writer.stages.sources(value) if value not in self.writer.held else ():
+            self.recall(source)
+        self.writer.add_element(value)
+        self.known.add(value)
+        if len(self.groups) > 1:
+            name = self.formula.values[value]
+            self.lines.add(f"{name}_all[e] = {name};")
+
+    def recall(self, value: int) -> None:
+        """Make a value known in the loop that is open, if an earlier one computed it."""
+        if value in self.values and value not in self.known:
+            self.known.add(value)
+            name, kind = self.formula.values[value], self.formula.type_of(value)
+            self.lines.add(f"const {kind} {name} = {name}_all[e];")
