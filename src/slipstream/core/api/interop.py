@@ -18,6 +18,7 @@ from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.dtypes import BY_NUMPY, DType
+from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage, TensorBase
 
 
@@ -177,7 +178,8 @@ def item(self: Any) -> Any:
         raise RuntimeError(f"a Tensor with {self.spec.numel} elements cannot be converted to "
                            f"Scalar: {self.spec!r}")
     reader = READERS.get(self.spec.dtype)
-    if reader is not None and backend_of(self.spec.device).immediate:
+    if (reader is not None and modes.listeners is None
+            and backend_of(self.spec.device).immediate):
         door.settle_storage(self.storage)
         return reader.from_address(
             self.storage.address + self.offset * self.spec.itemsize).value
