@@ -100,11 +100,14 @@ class Adam(Optimizer):
         with ss.set_grad_enabled(self.defaults["differentiable"]):
             for group in self.param_groups:
                 rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
+                # Parameters of one age share their numbers.
+                numbers: dict[float, dict[str, float]] = {}
                 for parameter in trained(group):
-                    self._update(rule, parameter, group)
+                    self._update(rule, parameter, group, numbers)
         return loss
 
-    def _update(self, rule: AdamRule, parameter: ss.Tensor, group: Group) -> None:
+    def _update(self, rule: AdamRule, parameter: ss.Tensor, group: Group,
+                numbers: dict[float, dict[str, float]]) -> None:
         state = self.state[parameter]
         if not state:
             state.update(adam_state(parameter, rule.amsgrad))
@@ -116,7 +119,10 @@ class Adam(Optimizer):
             # Real and imaginary part are updated as numbers of their own.
             targets = {name: ss.view_as_real(value) for name, value in targets.items()}
             inputs = {"gradient": ss.view_as_real(parameter.grad)}
-        apply_update(rule, targets, inputs, adam_numbers(group, state["step"].item()))
+        step = state["step"].item()
+        if step not in numbers:
+            numbers[step] = adam_numbers(group, step)
+        apply_update(rule, targets, inputs, numbers[step])
 
 
 class AdamW(Adam):

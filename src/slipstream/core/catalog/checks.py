@@ -178,7 +178,9 @@ def conj(x: Any) -> Any:
     if isinstance(x, complex):
         return x.conjugate()
     value: Any = x
-    return value.conj_physical() if isinstance(x, TensorBase) else value.conj()
+    if not isinstance(x, TensorBase):
+        return value.conj()
+    return value.conj_physical() if x.spec.dtype.is_complex else value
 
 
 def divided(self: Any, other: Any, mode: str | None) -> Any:

@@ -165,6 +165,9 @@ def _sum_to(g: Any, shape: Any) -> Any:
     if g.spec.shape == shape:
         return g
     dims = reduce_dims_for(g.spec.shape, shape)
+    if dims and len(dims) == g.spec.ndim - len(shape):
+        # Leading dims alone: nothing is left to reshape.
+        return ops.sum.call((g, dims, False), None)
     if dims:
         g = ops.sum.call((g, dims, True), None)
     return g if g.spec.shape == shape else ops.reshape.call((g, shape), None)
