@@ -41,7 +41,8 @@ for episode in range(25):
         memory.append((place, action, reward, following, done))
         place = following
     for _ in range(4):
-        places, actions, rewards, nexts, dones = zip(*random.sample(memory, min(16, len(memory))))
+        batch = random.sample(memory, min(16, len(memory)))
+        places, actions, rewards, nexts, dones = zip(*batch, strict=True)
         q = policy(encode(places)).gather(1, torch.tensor(actions).unsqueeze(1)).squeeze(1)
         with torch.no_grad():
             best = target(encode(nexts)).max(dim=1).values

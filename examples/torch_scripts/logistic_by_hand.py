@@ -18,7 +18,7 @@ def loss_of(w):
 
 
 w = torch.zeros(3, dtype=torch.float64, requires_grad=True)
-for step in range(200):
+for _ in range(200):
     loss = loss_of(w)
     loss.backward()
     with torch.no_grad():

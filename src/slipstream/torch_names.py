@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -57,7 +58,7 @@ class TorchModule(ModuleType):
         return sorted({*self.__dict__, *dir(self._counterpart)} - NOT_SHOWN)
 
 
-class Finder:
+class Finder(Loader):
     """Finds ``torch`` and all below it; ModuleNotFoundError says what Slipstream lacks."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu import simulation
 
+from gpu import simulation
 from slipstream.core.native.driver import CompileError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.simulated import SimulatedDriver
@@ -91,7 +91,7 @@ def _ground() -> Iterator[None]:
     ground.leave()
 
 
-@pytest.fixture()
+@pytest.fixture
 def restart() -> Iterator[Callable[..., Any]]:
     """A function that starts the CUDA road anew over a simulated driver with its options."""
     if REAL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from slipstream.core.dispatch.op import Op, drop_plans
+from slipstream.core.dispatch.op import Op, drop_plans, plan_table
 from slipstream.core.dispatch.updating import UpdateOp
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.door import NoMemory, backends, door
@@ -27,6 +27,9 @@ def forget() -> None:
         # Tensors that are still alive give their blocks back to nobody.
         owners[backend.owner] = NoMemory()
     door.windowed = tuple(each for each in door.windowed if each not in gone)
+    # The ring of plans keeps those that their ops forget.
+    plan_table.ring.clear()
+    plan_table.hand = 0
     for each in gc.get_objects():
         if isinstance(each, Op):
             drop_plans(each)

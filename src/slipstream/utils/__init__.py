@@ -10,7 +10,7 @@ from slipstream.utils import hooks
 # Loaded at their first use.
 _LATER = ("benchmark", "checkpoint", "cpp_extension", "data")
 
-__all__ = [*_LATER, "hooks"]
+__all__ = ["benchmark", "checkpoint", "cpp_extension", "data", "hooks"]
 
 
 def __getattr__(name: str) -> Any:

@@ -62,10 +62,10 @@ class Repetition:
 
     def _repeat(self) -> None:
         found: list[Any] = []
-        with self._surroundings(), contextlib.suppress(Enough):
-            with ss.autograd.graph.saved_tensors_hooks(lambda each: self._keep(found, each),
-                                                       found.__getitem__):
-                self.call()
+        hooks = ss.autograd.graph.saved_tensors_hooks(lambda each: self._keep(found, each),
+                                                      found.__getitem__)
+        with self._surroundings(), contextlib.suppress(Enough), hooks:
+            self.call()
         self._check(found)
         self.again = dict(enumerate(found))
 

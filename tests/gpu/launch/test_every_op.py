@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from catalogue import NAMES, SAMPLED, layouts_of, main_dtype
-from gpu.launch.everyop import backward, forward, gradients, other_dtypes, outputs
 
 import slipstream as ss
+from gpu.launch.everyop import backward, forward, gradients, other_dtypes, outputs
 from slipstream.core.catalog.table import table
 from slipstream.core.dispatch.entry import VIEW
 from slipstream.core.dispatch.registry import candidates_of
@@ -46,7 +46,7 @@ def test_every_op_has_a_road_but_those_listed() -> None:
 def test_an_op_without_kernel_says_so(name: str) -> None:
     op = table[name]
     missing = CALLING.get(name, name)
-    with pytest.raises(NotImplementedError) as caught:
+    with pytest.raises(NotImplementedError) as caught:  # noqa: PT012
         for sample in op.entry.samples():
             outputs(op, sample, main_dtype(op), "contiguous", "cuda")
     assert missing in str(caught.value) or missing in ("sort_places", "sorted_values")
@@ -56,7 +56,7 @@ def test_an_op_without_kernel_says_so(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(GRADIENTS_CALLING))
 def test_a_gradient_without_kernel_says_so(name: str) -> None:
-    with pytest.raises(NotImplementedError, match=GRADIENTS_CALLING[name]):
+    with pytest.raises(NotImplementedError, match=GRADIENTS_CALLING[name]):  # noqa: PT012
         for sample in table[name].entry.samples():
             gradients(table[name], sample, "contiguous", "cuda")
 

@@ -226,7 +226,7 @@ def test_an_interrupt_between_record_and_commit(restart: Any) -> None:
     (x * 2.0 + 1.0).tolist()
     for place in range(1, 60):
         base = x * 2.0
-        seen = interrupted(lambda: base + 1.0, code, place)
+        seen = interrupted(lambda: base + 1.0, code, place)  # noqa: B023
         after = base - 1.0
         assert after.tolist() == [-1.0, 1.0, 3.0, 5.0], f"after line {place}"
         if not seen:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gpu.launch.loops import LOOPS
 
 import slipstream as ss
+from gpu.launch.loops import LOOPS
 
 STEPS = 200
 

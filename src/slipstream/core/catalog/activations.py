@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import checks
 from slipstream.core.catalog.samples import unary
 from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch import promotion
@@ -26,7 +27,7 @@ def silu_slope(g: Any, self: Any) -> Any:
     """s (1 + x (1 - s)), where s is the sigmoid of x."""
     s = self.sigmoid()
     slope = s * (1 + self * (1 - s))
-    return g * (slope.conj_physical() if hasattr(slope, "spec") else slope.conj())
+    return g * checks.conj(slope)
 
 
 def softplus(self: Any, beta: float, threshold: float) -> Any:

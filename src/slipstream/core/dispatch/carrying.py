@@ -143,7 +143,7 @@ class OpCore(OpBase):
         gathered = wiring.gather(self, values, target)
         if gathered is None:
             raise error
-        return self.dispatch(state, gathered, target, form)
+        return self.dispatch(state, gathered, target, form)  # type: ignore[attr-defined]
 
     def _new(self, spec: Spec, backend: Backend) -> TensorBase:
         """A new tensor with memory of its own."""

@@ -56,6 +56,10 @@ class FormulaRule(Rule):
                 (tensors if _holds_tensors(op, place) else others).append((place, False))
         self.saves = tuple(place for place, _ in tensors)
         self.keeps = tuple(others)
+        # The names by which formulas know what the tape saved and kept.
+        self.saved_names = tuple(names[place] for place in self.saves)
+        self.kept_names = tuple(f"{names[place]}_spec" if spec else names[place]
+                                for place, spec in others)
         self.program: Op | None = None
         # Gradients of several results come as a list, which no formula takes.
         self.eager = _calls_ops(op, positions) or "grads" in wanted
@@ -73,12 +77,10 @@ class FormulaRule(Rule):
             return self._with_tensors(known)
 
     def _values(self, node: Node, grads: list[Any]) -> dict[str, Any]:
-        names = self.op.names
         known: dict[str, Any] = {"g": grads[0], "grads": grads}
-        for place, saved in zip(self.saves, node.saved or (), strict=True):
-            known[names[place]] = _unpack(saved, node)
-        for (place, spec), value in zip(self.keeps, node.values, strict=True):
-            known[f"{names[place]}_spec" if spec else names[place]] = value
+        for name, saved in zip(self.saved_names, node.saved or (), strict=True):
+            known[name] = _unpack(saved, node)
+        known.update(zip(self.kept_names, node.values, strict=True))
         if self.saves_output:
             known["out"] = node.extra.unpack(node, _record_of(node))
         return known

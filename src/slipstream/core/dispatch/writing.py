@@ -63,7 +63,8 @@ def check_target(op: Any, values: Any, target: Any) -> None:
     if target.storage.read_only:
         raise _refusal(op, values, ValueError, "the memory of the output is read-only",
                        "write to a clone()")
-    if self_overlaps(target.spec.shape, target.spec.strides):
+    spec = target.spec
+    if not spec.contiguous and self_overlaps(spec.shape, spec.strides):
         raise _refusal(
             op, values, RuntimeError,
             "unsupported operation: more than one element of the written-to tensor refers to "
@@ -101,9 +102,10 @@ def _refusal(op: Any, values: Any, kind: type[Exception], rule: str, mend: str =
 def _without_overlap(values: Any, targets: tuple[Any, ...], form: int) -> Any:
     """Sources that share part of a target's memory are read as if copied first."""
     changed = list(values)
+    written = [target.storage for target in targets]
     for place, value in enumerate(values):
         if isinstance(value, TensorBase):
-            if any(_clashes(value, target) for target in targets):
+            if value.storage in written and any(_clashes(value, target) for target in targets):
                 changed[place] = exact_copy(value)
         elif isinstance(value, (list, tuple)) and value and isinstance(value[0], TensorBase):
             changed[place] = [

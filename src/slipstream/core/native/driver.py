@@ -330,7 +330,6 @@ class Driver:
     def status_name(self, status: int) -> str:
         """The name of a status that a function pointer returned, without its prefix."""
         return str(status)
-
     # -- what only the simulated driver acts on --
 
     def handed_out(self, address: int, nbytes: int, requested: int) -> None:

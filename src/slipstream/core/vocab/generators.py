@@ -6,7 +6,7 @@ many counters it consumes, so reading a generator's state never waits for a devi
 
 from __future__ import annotations
 
-import secrets
+import os
 import struct
 import threading
 from collections.abc import Hashable
@@ -63,7 +63,7 @@ class Generator:
 
     def seed(self) -> int:
         """Seed with a number from the system's source of randomness and return it."""
-        value = secrets.randbits(64)
+        value = int.from_bytes(os.urandom(8), "little")
         self.manual_seed(value)
         return value
 

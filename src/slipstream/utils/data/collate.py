@@ -74,7 +74,7 @@ def _like_mapping(example: Any, entries: dict[Any, Any]) -> Any:
     """A mapping of the example's type, with its other fields, or else a dict."""
     try:
         if not isinstance(example, MutableMapping):
-            return type(example)(entries)  # type: ignore[call-arg]
+            return type(example)(entries)
         made = copy.copy(example)
         made.update(entries)
     except TypeError:
@@ -85,7 +85,7 @@ def _like_mapping(example: Any, entries: dict[Any, Any]) -> Any:
 def _like_sequence(example: Any, entries: list[Any]) -> Any:
     try:
         if not isinstance(example, MutableSequence):
-            return type(example)(entries)  # type: ignore[call-arg]
+            return type(example)(entries)
         made = copy.copy(example)
         for place, each in enumerate(entries):
             made[place] = each

@@ -34,7 +34,6 @@ class Endless(Sampler[Any]):
     """None for ever: the sampler of streams, whose samples have no index."""
 
     def __iter__(self) -> Iterator[Any]:
-        # An entry that is not None: None ends a round.
         return itertools.repeat(())
 
 

@@ -11,6 +11,8 @@ from slipstream.utils.data.crew import Crew
 from slipstream.utils.data.pinning import pin_memory
 from slipstream.utils.data.workers import RESUME, Ended, Failure, Fetcher, Job
 
+NO_MORE = object()
+
 
 class Round:
     """The iterator of a DataLoader: batches in the sampler's order."""
@@ -126,9 +128,9 @@ class RoundByWorkers(Round):
 
     def _assign(self) -> None:
         """Give the next indices to the worker whose turn it is, if there are any of both."""
-        wanted = next(self.indices, None)
+        wanted = next(self.indices, NO_MORE)
         worker = self._choose()
-        if wanted is None or worker < 0:
+        if wanted is NO_MORE or worker < 0:
             return
         self.crew.give(worker, (self.turn, wanted))
         self.pending[self.turn] = worker

@@ -65,8 +65,9 @@ class ErrorSlot:
         others: dict[str, None] = {}
         for launches, sites in reversed(self.recent):
             for place, launch in enumerate(launches):
-                if tag and launch.mark == tag:
-                    file, line = decode_site(sites[2 * place], sites[2 * place + 1])
-                    if file:
-                        (found if bound in launch.tail else others)[f"{file}:{line}"] = None
+                if not tag or launch.mark != tag:
+                    continue
+                file, line = decode_site(sites[2 * place], sites[2 * place + 1])
+                if file:
+                    (found if bound in launch.tail else others)[f"{file}:{line}"] = None
         return list(found or others)[:MOST_LINES]
