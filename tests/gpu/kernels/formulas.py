@@ -9,6 +9,7 @@ import numpy as np
 from catalogue import host, precision, wide
 
 import slipstream as ss
+from slipstream.core.catalog.table import table
 from slipstream.core.fuse.evaluator import evaluate
 from slipstream.core.fuse.trace import NumberArgument, TensorArgument, Traced, trace
 from slipstream.core.kernels.cuda.programs import ProgramKernel, Staged
@@ -91,7 +92,7 @@ class Run:
     def launch(self, targets: Sequence[Any] | None = None) -> Run:
         """Run it, into the results or other targets."""
         targets = self.results if targets is None else list(targets)
-        plan = Plan(None, None, KERNEL)  # type: ignore[arg-type]
+        plan = Plan(table["add"], None, KERNEL)
         plan.backend = backend_of(self.tensors[0].spec.device)
         strides = [self._strides(each) for each in (*targets, *self.tensors)]
         plan.kernel = self.kernel
