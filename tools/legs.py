@@ -157,7 +157,8 @@ def run_script(path: Path) -> bool:
     """Run one script with --quick; print its output only where it fails."""
     command = [sys.executable, str(path), "--quick"]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=SCRIPT_SECONDS)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=SCRIPT_SECONDS,
+                              env=on_simulated())
     except subprocess.TimeoutExpired:
         print(f"{path.relative_to(ROOT)}: no end after {SCRIPT_SECONDS} s")
         return False
