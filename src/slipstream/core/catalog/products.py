@@ -72,7 +72,7 @@ def _matmul_shape(call: Any) -> Any:
 
 
 def _turned(x: Any) -> Any:
-    return x.transpose(-2, -1)
+    return ops.transpose.call((x, -2, -1), None)
 
 
 def matmul_left(g: Any, self_spec: Any, other: Any) -> Any:
@@ -206,7 +206,7 @@ def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
     """g^T @ input, over all leading dims."""
     if weight_spec.ndim == 1:
         return (g.unsqueeze(-1) * conj(input)).reshape((-1, weight_spec.shape[0])).sum(0)
-    known = conj(input)
+    known = conj(input) if input.spec.dtype.is_complex else input
     if g.spec.ndim != 2:
         g = g.reshape((-1, weight_spec.shape[0]))
         known = known.reshape((-1, weight_spec.shape[1]))
@@ -216,7 +216,7 @@ def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
 def _input_grad(g: Any, weight: Any) -> Any:
     if weight.spec.ndim == 1:
         return g.unsqueeze(-1) * conj(weight)
-    return ops.matmul.call2(g, conj(weight))
+    return ops.matmul.call2(g, conj(weight) if weight.spec.dtype.is_complex else weight)
 
 
 def _turned_spec(spec: Any) -> Any:

@@ -7,11 +7,14 @@ from slipstream.core.launch.door cimport LaunchDoor
 
 cdef extern from *:
     """
+    #ifndef SLIP_NEW
+    #define SLIP_NEW
     static PyObject* slip_no_arguments = NULL;
     static CYTHON_INLINE PyObject* slip_new(PyObject* cls) {
         if (slip_no_arguments == NULL) slip_no_arguments = PyTuple_New(0);
         return ((PyTypeObject*)cls)->tp_new((PyTypeObject*)cls, slip_no_arguments, NULL);
     }
+    #endif
     """
     object slip_new(object cls)
 

@@ -19,9 +19,10 @@ class Operations:
     """Ops that the engine calls; set once at import by wiring."""
 
     accumulate: Any = None
+    sum: Any = None
     sum_to: Any = None
     cast: Any = None
-    ones: Any = None
+    full: Any = None
     zeros: Any = None
 
 

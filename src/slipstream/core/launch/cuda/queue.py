@@ -191,7 +191,9 @@ class Queue:
             self.send("")
         elif count >= LEAST and mark != self.mark:
             # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
-            if ((mark ^ (self.mark * 40503)) >> 5) & RARITY == 0:
+            rarity: cython.ulonglong = RARITY
+            pair: cython.ulonglong = (mark ^ (self.mark * 40503)) >> 5
+            if pair & rarity == 0:
                 self.send("")
         self.mark = mark
 
