@@ -44,6 +44,11 @@ cdef class OpCore(OpBase):
     cdef public dict programs
     cdef public dict rules
     cdef public dict kernels
+    # The plan found last, and what was looked up.
+    cdef public Plan recent
+    cdef public object recent_left
+    cdef public object recent_right
+    cdef public int recent_flags
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)
