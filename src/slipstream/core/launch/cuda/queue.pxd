@@ -26,6 +26,9 @@ cdef class Queue:
     cdef public bint shared
     cdef public unsigned long long mark
     cdef public Py_ssize_t ticks
+    cdef public unsigned long long stretch
+    cdef public unsigned long long before
+    cdef public Py_ssize_t repeats
     cdef public object lock
     cdef public object workspace
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)

@@ -30,6 +30,10 @@ LEAST = 8
 MOST = 64
 # One in so many pairs of neighbours ends a window.
 RARITY = 31
+# A graph's launch has a cost of its own, whatever it holds: where what lies between two known
+# points came back so many times in a row, windows span such stretches until they are so long.
+STEADY = 16
+LONG = 32
 # Fewer launches than this cost less one by one than as a graph.
 SHORT = 3
 
@@ -59,6 +63,9 @@ class Queue:
     shared: bool
     mark: int
     ticks: int
+    stretch: int
+    before: int
+    repeats: int
     spare: Window
     lock: Any
     workspace: Any
@@ -83,6 +90,11 @@ class Queue:
         self.shared = False
         self.mark = 0
         self.ticks = 0
+        # The hash of the kernels since the last known point, that of the stretch before, and how
+        # many times in a row they were the same.
+        self.stretch = 0
+        self.before = 0
+        self.repeats = 0
         # Memory that library calls of this stream may use; made when it is first wanted.
         self.workspace = None
         # One thread at a time sends: the driver is called without the interpreter's lock.
@@ -145,6 +157,7 @@ class Queue:
             window.key = mixed(window.key, self.mark)
         # Whether the last one was counted is not known: numbers may be left out, not used twice.
         self.sequence += 1
+        self.repeats = 0
         self.recording = False
 
     def note_uses(self, operands: tuple[Any, ...]) -> None:
@@ -177,8 +190,10 @@ class Queue:
         if cython.compiled:
             # In C it wraps by itself.
             key = key * prime + mark
+            self.stretch = self.stretch * prime + mark
         else:
             key = mixed(key, mark)
+            self.stretch = mixed(self.stretch, mark)
         window.key = key
         self.sequence += 1
         if not cython.compiled:
@@ -199,7 +214,14 @@ class Queue:
 
     def boundary(self) -> None:
         """End the window at a point that the framework knows, if that is worth while."""
-        if len(self.window.launches) >= LEAST:
+        count: cython.Py_ssize_t = len(self.window.launches)
+        if self.stretch == self.before:
+            self.repeats += 1
+        else:
+            self.repeats = 0
+            self.before = self.stretch
+        self.stretch = 0
+        if count >= LONG or (count >= LEAST and self.repeats < STEADY):
             self.send("")
 
     def send(self, reason: str) -> None:
