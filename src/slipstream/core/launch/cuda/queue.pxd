@@ -1,6 +1,7 @@
 from slipstream.core.launch.cuda.launches cimport Launch
 from slipstream.core.launch.cuda.memo cimport Graph, Memo, Window
 from slipstream.core.launch.cuda.words cimport Words
+from slipstream.core.native.beats cimport Beat
 from slipstream.core.native.hot cimport HotCalls
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.vocab.records cimport Spec, Storage, TensorBase
@@ -23,6 +24,7 @@ cdef class Queue:
     cdef public bint sending
     cdef public bint recording
     cdef public bint asleep
+    cdef public Beat beat
     cdef public bint shared
     cdef public unsigned long long mark
     cdef public Py_ssize_t ticks
@@ -34,6 +36,7 @@ cdef class Queue:
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
     cpdef object note_uses(self, tuple operands)
+    cpdef object note_waiting(self)
     cpdef object finish(self, Launch launch, tuple numbers)
     cpdef object boundary(self)
     cpdef object send(self, str reason)

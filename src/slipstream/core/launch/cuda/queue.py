@@ -17,12 +17,13 @@ from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.memo import Graph, Memo, Window
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.launch.cuda.words import MASK, Words
+from slipstream.core.native.beats import Beat
 from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Spec, Storage, TensorBase
 
-__all__ = ["Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Spec", "Storage",
+__all__ = ["Beat", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Spec", "Storage",
            "Window", "Words"]
 
 # A window has at least and at most so many launches where its content decides.
@@ -60,6 +61,7 @@ class Queue:
     sending: bool
     recording: bool
     asleep: bool
+    beat: Beat
     shared: bool
     mark: int
     ticks: int
@@ -87,6 +89,7 @@ class Queue:
         self.sending = False
         self.recording = False
         self.asleep = True
+        self.beat = Beat()
         self.shared = False
         self.mark = 0
         self.ticks = 0
@@ -159,6 +162,11 @@ class Queue:
         self.sequence += 1
         self.repeats = 0
         self.recording = False
+        self.note_waiting()
+
+    def note_waiting(self) -> None:
+        """Tell the watch how many launches have not gone out."""
+        self.beat.note_waiting(len(self.window.launches) - self.window.drained)
 
     def note_uses(self, operands: tuple[Any, ...]) -> None:
         """Tell the allocator which blocks this stream uses, where there are several streams."""
@@ -198,7 +206,8 @@ class Queue:
         self.sequence += 1
         if not cython.compiled:
             self.recording = False
-        if self.asleep:
+        self.beat.record()
+        if not cython.compiled and self.asleep:
             self.asleep = False
             watchdog.wake.set()
         count: cython.Py_ssize_t = len(window.launches)
@@ -243,6 +252,7 @@ class Queue:
                 self.dispatch(window, reason)
             finally:
                 self.sending = False
+                self.note_waiting()
                 self.owner.sent(window)
                 self.spare = window
         self.owner.check()
@@ -330,6 +340,7 @@ class Queue:
                 self.launch_rest(self.window, "drained")
             finally:
                 self.sending = False
+                self.note_waiting()
         self.owner.check()
 
     def tick(self) -> bool:
@@ -352,6 +363,7 @@ class Queue:
                     self.launch_rest(self.window, "drained")
                 finally:
                     self.sending = False
+                    self.note_waiting()
         finally:
             self.lock.release()
 
