@@ -31,6 +31,7 @@ if cython.compiled:
 class Beat:
     """How much work was recorded and how much of it was sent; alive as long as the process."""
 
+    data: Any
     recorded: int
     sent: int
 
