@@ -10,6 +10,7 @@ from catalogue import host
 
 import slipstream as ss
 from gpu.kernels.formulas import DTYPES, Formula, Run, assert_close, check, cuda, numbers, shifted
+from slipstream.core.launch.door import backend_of
 
 F32, BF16 = ss.float32, ss.bfloat16
 
@@ -248,9 +249,69 @@ def test_launches() -> None:
     soft = Formula(lambda x: softmax_of(x, -1), [F32])
     assert check(soft, x=cuda(numbers([64, 300]))).launches() == 1
     assert check(soft, x=cuda(numbers([1, 70000]))).launches() == 3
+    # The block that comes last joins what all have found.
+    total = Formula(lambda x: (x.sum((0, 1)), x.argmax((0, 1))), [F32, ss.int64])
+    for shape in ((7, 1000), (70, 1000), (300, 1000)):
+        assert check(total, x=cuda(numbers(shape))).launches() == 1
+    spread = Formula(lambda x: normalized_of(x, 1.0, -1)[1:], [F32])
+    assert check(spread, x=cuda(numbers([3, 70000]))).launches() == 1
+
+
+def spread_of(x: Any, dims: Any) -> Any:
+    """A reduction of what another one shifts."""
+    away = x - x.mean(dims, keepdim=True)
+    return (away * away).mean(dims).sqrt()
+
+
+@pytest.mark.parametrize(("shape", "dims", "split"), [
+    ((1, 70000), -1, 2), ((2, 70000), (0, 1), 2), ((20000, 33), 0, 2), ((40, 3, 4000), (0, 2), 2),
+    ((3, 30000, 7), 1, 2), ((5, 4000), -1, 1)])
+def test_a_chain_of_reductions_leaves_its_results_between_launches(shape: Any, dims: Any,
+                                                                   split: int) -> None:
+    for dtype in (F32, BF16):
+        run = check(Formula(lambda x: spread_of(x, dims), [dtype]), x=cuda(numbers(shape, dtype)))
+        assert run.launches() == split
+
+
+SPLIT = [((300, 1000), (0, 1)), ((1, 99991), -1), ((3, 70001), -1), ((50000, 12), 0),
+         ((9, 5000, 40), 1), ((100, 9001), -1), ((6, 100, 900), (0, 2))]
+
+
+@pytest.mark.parametrize(("shape", "dims"), SPLIT)
+def test_rows_and_columns_that_blocks_share(shape: Any, dims: Any) -> None:
+    for dtype in (F32, BF16, ss.int32, ss.complex64):
+        x = cuda(numbers(shape, dtype))
+        check(Formula(lambda x: x.sum(dims), [dtype]), ulps=256.0, x=x)
+        if dtype is not ss.complex64:
+            both = Formula(lambda x: (x.argmax(dims), x.argmin(dims), x.amax(dims)),
+                           [ss.int64, ss.int64, dtype])
+            check(both, x=x)
+            check(both, x=x.flip(-1))
+
+
+def test_tickets_are_zero_again() -> None:
     total = Formula(lambda x: x.sum((0, 1)), [F32])
-    assert check(total, x=cuda(numbers([70, 1000]))).launches() == 2
-    assert check(total, x=cuda(numbers([7, 1000]))).launches() == 1
+    x = cuda(numbers([300, 1000]))
+    run = check(total, x=x)
+    first = host(run.results[0]).tobytes()
+    for _ in range(20):
+        run.launch()
+        assert host(run.results[0]).tobytes() == first
+    backend = backend_of(x.spec.device)
+    words = backend.read_back(backend.tickets(), 4096)
+    assert not any(words)
+
+
+def test_short_rows_several_at_once() -> None:
+    # A thread takes up to four rows where they are many; the last ones are fewer.
+    for shape in ((70001, 64), (140003, 16), (66000, 33)):
+        for dtype in (F32, BF16):
+            x = cuda(numbers(shape, dtype))
+            run = Run(Formula(lambda x: (x.sum(-1), x.argmax(-1)), [dtype, ss.int64]), x=x)
+            run.launch()
+            data = host(x).astype(np.float64)
+            assert_close(run.results[0], data.sum(-1, keepdims=True).astype(dtype.numpy))
+            assert (host(run.results[1])[:, 0] == data.argmax(-1)).all()
 
 
 def test_quotients_by_a_row_value_are_rounded_correctly() -> None:

@@ -33,15 +33,19 @@ ALIGNMENT = 256
 
 
 class Stage:
-    """One of several launches: ``parts`` are the places of its arrays in scratch memory."""
+    """A launch that uses scratch memory: ``parts`` are the places of its arrays there.
 
-    def __init__(self, launch: Launch, parts: tuple[int, ...]) -> None:
+    ``counts``: its blocks count themselves on the stream's tickets.
+    """
+
+    def __init__(self, launch: Launch, parts: tuple[int, ...], counts: bool) -> None:
         self.launch = launch
         self.parts = parts
+        self.counts = counts
 
 
 class Staged:
-    """Several launches over ``nbytes`` of scratch memory."""
+    """Launches over ``nbytes`` of scratch memory."""
 
     def __init__(self, stages: list[Stage], nbytes: int) -> None:
         self.stages = stages
@@ -114,14 +118,14 @@ class ProgramKernel(LaunchKernel):
                       struct.pack(f"<{len(tail)}q", *tail))
 
     def _bind_reduction(self, cuts: list[Cut], inner: int) -> Launch | Staged:
-        if len(cuts) == 1:
+        if cuts[0].plan.stage < 0:
             return self._launch_cut(cuts[0], inner)
         layout, nbytes = self._scratch(cuts[0])
         stages = []
         for each in cuts:
             writer = self._writer(each.plan)(self.formula, each.plan, each.words)
             parts = tuple([layout[name] for _, _, name in writer.parts()])
-            stages.append(Stage(self._launch_cut(each, inner), parts))
+            stages.append(Stage(self._launch_cut(each, inner), parts, writer.joins))
         return Staged(stages, nbytes)
 
     @staticmethod
@@ -164,4 +168,6 @@ class ProgramKernel(LaunchKernel):
         storage = backend.scratch(bound.nbytes)
         for stage in bound.stages:
             parts = tuple([storage.address + place for place in stage.parts])
+            if stage.counts:
+                parts = (*parts, backend.tickets())
             backend.record(stage.launch, addresses + parts, numbers)
