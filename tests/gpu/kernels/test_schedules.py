@@ -108,6 +108,51 @@ def test_other_sizes_need_no_other_kernel() -> None:
     assert len(sources) == 1
 
 
+# ---- tiles ----
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_transposed_copies_of_every_dtype(dtype: Any) -> None:
+    copy = Formula(lambda a: a, [dtype])
+    for shape in ((64, 128), (67, 33), (130, 72)):
+        x = numbers(shape, dtype)
+        for view in (cuda(x).transpose(0, 1), shifted(x).transpose(0, 1)):
+            run = check(copy, a=view)
+            assert "_shared[" in run.source()
+
+
+PERMUTED = [((5, 40, 72), (0, 2, 1)), ((5, 40, 72), (2, 0, 1)), ((5, 40, 72), (2, 1, 0)),
+            ((3, 4, 20, 36), (3, 1, 0, 2)), ((2, 64, 5, 32), (0, 3, 2, 1)), ((3, 20, 2000), (2, 0, 1))]
+
+
+@pytest.mark.parametrize(("shape", "dims"), PERMUTED)
+def test_permuted_operands(shape: Any, dims: Any) -> None:
+    for dtype, other in ((F32, F32), (BF16, F32), (ss.uint8, BF16)):
+        view = cuda(numbers(shape, dtype)).permute(*dims)
+        kinds = {"a": view, "b": cuda(numbers(view.shape, other, 1)),
+                 "c": cuda(numbers(view.shape[-1:], other, 2))}
+        mixed = Formula(lambda a, b, c: (a + b * c, a * 2), [F32, dtype])
+        assert ("_shared[" in check(mixed, **kinds).source()) == (view.shape[-1] > 16)
+        both = Formula(lambda a, b: a * b, [F32])
+        check(both, a=view, b=cuda(numbers(shape, other)).permute(*dims))
+
+
+def test_results_that_lie_across() -> None:
+    for shape in ((64, 80), (33, 70)):
+        memory = cuda(np.zeros(shape[::-1], np.float32))
+        run = Run(add(F32), a=cuda(numbers(shape)), b=cuda(numbers(shape, F32, 1)))
+        run.launch([memory.transpose(0, 1)])
+        assert "_shared[" in run.source()
+        assert_close(memory.transpose(0, 1), run.expected()[0])
+
+
+def test_contiguous_goes_by_tiles() -> None:
+    x = cuda(numbers((70, 50)))
+    assert host(x.t().contiguous()).tobytes() == host(x).T.tobytes()
+    assert host(x.view(7, 10, 50).permute(2, 0, 1).contiguous()).tobytes() == (
+        host(x).reshape(7, 10, 50).transpose(2, 0, 1).tobytes())
+
+
 # ---- rows ----
 
 ROWS = [(7, 3), (5, 64), (3, 1000), (2, 4096), (300, 40), (2, 20000), (9, 1), (3, 4099), (1, 70000),

@@ -15,9 +15,17 @@ from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.columns import ColumnWriter
 from slipstream.core.kernels.cuda.layouts import Cut, Reduction, cut, space_of
-from slipstream.core.kernels.cuda.maps import MapPlan, MapWriter, grid_of, plan_map
+from slipstream.core.kernels.cuda.maps import (
+    BLOCK,
+    MapPlan,
+    MapWriter,
+    grid_of,
+    map_space,
+    plan_map,
+)
 from slipstream.core.kernels.cuda.rows import RowWriter
 from slipstream.core.kernels.cuda.stages import LINE, is_map
+from slipstream.core.kernels.cuda.tiling import TilePlan, TileWriter, blocks_of, plan_tiles
 from slipstream.core.kernels.cuda.turns import ReducePlan
 from slipstream.core.kernels.cuda.writing import PACKED, SIZES, Formula
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel
@@ -26,6 +34,7 @@ from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.programs import FULL, Program
 from slipstream.core.vocab.records import Plan
 
+AnyPlan = MapPlan | TilePlan | ReducePlan
 Sizes = tuple[int, int, int]
 Shape = tuple[Sizes, Sizes]
 # Arrays in scratch memory begin at multiples of this.
@@ -65,7 +74,7 @@ class ProgramKernel(LaunchKernel):
         self.reduction = Reduction(self.formula)
         self.maps = is_map(program) and self._alike()
         # By plan, which also tells what words there are in the tail.
-        self.codes: dict[MapPlan | ReducePlan, KernelCode] = {}
+        self.codes: dict[AnyPlan, KernelCode] = {}
 
     def _alike(self) -> bool:
         """Whether all outputs fill the domain, or all have one value a row."""
@@ -100,10 +109,14 @@ class ProgramKernel(LaunchKernel):
                 [tuple([steps[dim] for dim in kept]) for steps in strides])
 
     def _bind_map(self, domain: Ints, strides: Sequence[Ints], inner: int) -> Launch:
-        plan, words = plan_map(domain, strides, self.itemsizes, self.formula.outputs)
+        space, steps = map_space(domain, strides)
+        tiled = plan_tiles(space, steps, self.itemsizes, self.formula.outputs)
+        if tiled is not None:
+            return self._launch(*tiled, inner, ((blocks_of(tiled[1]), 1, 1), (BLOCK, 1, 1)))
+        plan, words = plan_map(space, steps, self.itemsizes, self.formula.outputs)
         return self._launch(plan, words, inner, grid_of(plan, words["count"][0]))
 
-    def _launch(self, plan: MapPlan | ReducePlan, words: Words, inner: int,
+    def _launch(self, plan: AnyPlan, words: Words, inner: int,
                 shape: Shape) -> Launch:
         """A launch of a plan's kernel; ``shape``: the sizes of grid and block."""
         if self.formula.counts:
@@ -129,7 +142,9 @@ class ProgramKernel(LaunchKernel):
         return Staged(stages, nbytes)
 
     @staticmethod
-    def _writer(plan: MapPlan | ReducePlan) -> Any:
+    def _writer(plan: AnyPlan) -> Any:
+        if isinstance(plan, TilePlan):
+            return TileWriter
         if isinstance(plan, MapPlan):
             return MapWriter
         return ColumnWriter if plan.columns else RowWriter
