@@ -185,6 +185,38 @@ def test_row_values_given_as_operands() -> None:
               root=cuda(np.abs(numbers(line, F32, 4))))
 
 
+def backward_of(g: Any, y: Any) -> Any:
+    """The gradient of a softmax."""
+    return (g - (g * y).sum(-1, keepdim=True)) * y
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=lambda dtype: dtype.name)
+def test_long_rows_wait_in_shared_memory(dtype: Any) -> None:
+    long = 12001 * 4 if dtype is F32 else 13001 * 4
+    for shape in ((2, 9000), (3, 20001), (2, long)):
+        x, y = cuda(numbers(shape, dtype)), cuda(numbers(shape, dtype, 1))
+        run = check(Formula(lambda x: softmax_of(x, -1), [dtype]), x=x)
+        assert ("_shelf" in run.source()) == (shape[1] > 9000)
+        check(Formula(backward_of, [dtype]), g=x, y=y)
+        weight = cuda(numbers(shape[1:], dtype, 1))
+        run = check(Formula(lambda x, weight: normalized_of(x, weight, -1), [dtype, F32]),
+                    ulps=1024.0 if dtype is F32 else 4.0, x=x, weight=weight)
+        other = Run(run.kernel and Formula(lambda x, weight: normalized_of(x, weight, -1),
+                                           [dtype, F32]), x=shifted(host(x)), weight=weight)
+        assert host(other.launch().results[0]).tobytes() == host(run.results[0]).tobytes()
+
+
+def test_where_a_row_waits_changes_no_bit(restart: Any) -> None:
+    x, texts, results = numbers([3, 30001]), [], []
+    for model in ("H100", "T4"):
+        restart(model=model)
+        run = Run(Formula(lambda x: softmax_of(x, -1), [F32]), x=cuda(x)).launch()
+        texts.append("_shelf" in run.source())
+        results.append(host(run.results[0]).tobytes())
+    assert texts == [True, False]
+    assert results[0] == results[1]
+
+
 # ---- columns ----
 
 COLUMNS = [(7, 3), (5, 64), (300, 1000), (1000, 33), (20000, 8), (3, 4, 50), (2, 500, 130),

@@ -16,6 +16,7 @@ from slipstream.core.kernels.cuda.access import (
     REPEAT,
     STEP,
     VECTOR,
+    WIDEST,
     Ints,
     Words,
     power_of_two,
@@ -42,6 +43,10 @@ UNROLLED = 320
 BUSY_THREADS = 65536
 MANY_THREADS = 1 << 18
 MOST_TURNS = 4
+# Rows that blocks of half the most threads keep in shared memory: two such blocks go together on
+# the larger cards.  Shared memory that a kernel needs beside its rows.
+HALF_SHARED = 108 << 10
+STATIC_BYTES = 4096
 # What is read again for its results is split between blocks only where rows are few and long.
 FEW_ROWS = 64
 LONG_ROW = 65536
@@ -87,13 +92,17 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row."""
+    """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row.
+
+    ``shared``: bytes of dynamic shared memory.
+    """
 
     plan: ReducePlan
     words: Words
     block: tuple[int, int]
     blocks: int
     chunks: int
+    shared: int = 0
 
 
 class Reduction:
@@ -154,11 +163,32 @@ def goes_down(reduction: Reduction, space: Space) -> bool:
     return False
 
 
-def cut(reduction: Reduction, space: Space) -> list[Cut]:
-    """The launches of a reduction over a space: one, or one for each stage."""
+def cut(reduction: Reduction, space: Space, shared: int = 0) -> list[Cut]:
+    """The launches of a reduction over a space: one, or one for each stage.
+
+    ``shared``: bytes of shared memory that a block may have.  It decides where a row is kept, and
+    so how fast the kernel is; the order of reductions is the same.
+    """
     if goes_down(reduction, space):
         return _cut_columns(reduction, space)
-    return _cut_rows(reduction, space)
+    cuts = _cut_rows(reduction, space)
+    if cuts[0].plan.again and cuts[0].plan.stage < 0:
+        return [_shelved(reduction, space, cuts[0], shared)]
+    return cuts
+
+
+def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
+    """A cut whose rows are kept in shared memory, if they fit."""
+    plan, words, end = cut.plan, dict(cut.words), 0
+    for value in reduction.stages.reread():
+        place = reduction.outputs + value
+        if plan.kinds[place] != ONCE and not plan.shared[place]:
+            words[f"shelf{value}"] = [end]
+            end += -(-space.length * reduction.itemsizes[place] // WIDEST) * WIDEST
+    if not 0 < end <= limit - STATIC_BYTES:
+        return cut
+    least = 2 if cut.block[0] < MOST_THREADS else 1
+    return replace(cut, plan=replace(plan, shelf=True, least=least), words=words, shared=end)
 
 
 # ---- rows ----
@@ -195,11 +225,10 @@ def _row_vector(reduction: Reduction, space: Space, kinds: Sequence[str]) -> int
     return vector
 
 
-def _kept_bytes(reduction: Reduction, kinds: Sequence[str], shared: Sequence[bool]) -> int:
-    """Bytes that a thread keeps of an element."""
-    stored = sum([reduction.itemsizes[place] for place in reduction.full
-                  if place >= reduction.outputs and kinds[place] != ONCE and not shared[place]])
-    return max(stored + reduction.kept_bytes, 1)
+def _read_bytes(reduction: Reduction, kinds: Sequence[str], shared: Sequence[bool]) -> int:
+    """Bytes of an element's operands that are not the same for all rows."""
+    return sum([reduction.itemsizes[place] for place in reduction.full
+                if place >= reduction.outputs and kinds[place] != ONCE and not shared[place]])
 
 
 def _batch(reduction: Reduction, bytes_read: int, vector: int) -> int:
@@ -246,10 +275,13 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     rows, vectors = space.rows, space.length // vector
     shared = [rows > 1 and not any(steps) for steps in space.outer_steps]
     taken = any(kind in (VECTOR, REPEAT, STEP) for kind in kinds)
-    kept = _kept_bytes(reduction, kinds, shared)
+    stored = _read_bytes(reduction, kinds, shared)
+    kept = max(stored + reduction.kept_bytes, 1)
     most = _keep(reduction, kept, vector)
     lanes, keep = _lanes(vectors, most, rows, most * vector * kept <= KEPT_BYTES_LARGE)
-    batch = keep or _batch(reduction, kept, vector)
+    if not keep and space.length * stored > HALF_SHARED and not reduction.single:
+        lanes = MOST_THREADS
+    batch = keep or _batch(reduction, max(stored, 1) * (2 if lanes > LONG_BLOCK else 1), vector)
     words: Words = {"rows": [rows], "vectors": [vectors], "span": [vectors], "chunks": [1],
                     **access.space_words(outer, "row")}
     if taken:
@@ -262,9 +294,9 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
                       again=keep == 0)
     chunks = _row_chunks(reduction, rows, space.length)
     if chunks > 1:
-        plan = replace(plan, batch=_batch(reduction, kept, vector), again=True, threads=BLOCK,
-                       warps=BLOCK // WARP)
-        plan = replace(plan, least=_least(reduction, kept, plan))
+        plan = replace(plan, batch=_batch(reduction, max(stored, 1), vector), again=True,
+                       threads=BLOCK, warps=BLOCK // WARP)
+        plan = replace(plan, least=_least(reduction, stored, plan))
         return _split_rows(reduction, plan, words, chunks)
     # A row of several warps has a block of its own.
     several = BLOCK // 2 // lanes if lanes <= WARP else 1

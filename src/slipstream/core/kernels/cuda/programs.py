@@ -30,13 +30,14 @@ from slipstream.core.kernels.cuda.turns import ReducePlan
 from slipstream.core.kernels.cuda.writing import PACKED, SIZES, Formula
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel
 from slipstream.core.launch.cuda.modules import modules
+from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.programs import FULL, Program
 from slipstream.core.vocab.records import Plan
 
 AnyPlan = MapPlan | TilePlan | ReducePlan
 Sizes = tuple[int, int, int]
-Shape = tuple[Sizes, Sizes]
+Shape = tuple[Sizes, Sizes, int]
 # Arrays in scratch memory begin at multiples of this.
 ALIGNMENT = 256
 
@@ -93,7 +94,11 @@ class ProgramKernel(LaunchKernel):
         space = space_of(self.reduction, domain, reduced, strides)
         if space.rows == 0 or (inner == 0 and not self._has_lines()):
             return None
-        return self._bind_reduction(cut(self.reduction, space), inner)
+        return self._bind_reduction(cut(self.reduction, space, self._shared_limit()), inner)
+
+    def _shared_limit(self) -> int:
+        properties = drivers.current().properties(self.device.index or 0)
+        return int(properties.shared_memory_per_block_optin)
 
     def _has_lines(self) -> bool:
         level = self.formula.stages.level
@@ -112,13 +117,13 @@ class ProgramKernel(LaunchKernel):
         space, steps = map_space(domain, strides)
         tiled = plan_tiles(space, steps, self.itemsizes, self.formula.outputs)
         if tiled is not None:
-            return self._launch(*tiled, inner, ((blocks_of(tiled[1]), 1, 1), (BLOCK, 1, 1)))
+            return self._launch(*tiled, inner, ((blocks_of(tiled[1]), 1, 1), (BLOCK, 1, 1), 0))
         plan, words = plan_map(space, steps, self.itemsizes, self.formula.outputs)
-        return self._launch(plan, words, inner, grid_of(plan, words["count"][0]))
+        return self._launch(plan, words, inner, (*grid_of(plan, words["count"][0]), 0))
 
     def _launch(self, plan: AnyPlan, words: Words, inner: int,
                 shape: Shape) -> Launch:
-        """A launch of a plan's kernel; ``shape``: the sizes of grid and block."""
+        """A launch of a plan's kernel; ``shape``: sizes of grid and block, shared memory."""
         if self.formula.counts:
             words = {"inner": [inner], **words}
         tail = access.packed(words)
@@ -127,7 +132,7 @@ class ProgramKernel(LaunchKernel):
             text = self._writer(plan)(self.formula, plan, words).text()
             code = self.codes[plan] = KernelCode(self.formula.name, text)
         # As `make_launch` makes it; bindings are made for every new size.
-        return Launch(code, modules.function(self.device, code), (*shape, 0), self.numbers,
+        return Launch(code, modules.function(self.device, code, shape[2]), shape, self.numbers,
                       struct.pack(f"<{len(tail)}q", *tail))
 
     def _bind_reduction(self, cuts: list[Cut], inner: int) -> Launch | Staged:
@@ -150,7 +155,7 @@ class ProgramKernel(LaunchKernel):
         return ColumnWriter if plan.columns else RowWriter
 
     def _launch_cut(self, each: Cut, inner: int) -> Launch:
-        shape = ((each.blocks, each.chunks, 1), (*each.block, 1))
+        shape = ((each.blocks, each.chunks, 1), (*each.block, 1), each.shared)
         return self._launch(each.plan, each.words, inner, shape)
 
     def _scratch(self, first: Cut) -> tuple[dict[str, int], int]:

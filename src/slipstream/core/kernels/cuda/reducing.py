@@ -225,12 +225,12 @@ class ReduceWriter(ElementWriter):
         for value in folds:
             self.declare_fold(value)
         opened = self.open_batches()
-        if self.plan.again:
-            self.read_batch([value for value in values if not stages.is_step(value)
-                             and value not in self.once()])
+        inputs = [value for value in values if not stages.is_step(value)
+                  and value not in self.once()]
+        self.read_batch([value for value in inputs if self.is_batched(value)])
         opened += self.open_vectors()
-        if not self.plan.again:
-            self._reads(values)
+        self._reads([value for value in inputs if not self.is_batched(value)])
+        self.keep_on_shelf([value for value in self.shelf if value in values])
         self._elements(stage, values)
         lines.close(opened)
         self.held |= self.kept & set(values)
@@ -244,9 +244,8 @@ class ReduceWriter(ElementWriter):
 
     def _reads(self, values: list[int]) -> None:
         """The vectors of inputs that are not kept."""
-        absent = {*self.inputs_kept(), *self.once()}
         for value in values:
-            if self.stages.is_step(value) or value in absent:
+            if value in self.inputs_kept():
                 continue
             place = self.formula.outputs + value
             self.lines.add(f"const {self.vector_type(place)} {self.formula.pointers[place]}_held = "
@@ -263,8 +262,24 @@ class ReduceWriter(ElementWriter):
                       f"[{self.plan.batch}];")
         opened = self.open_vectors()
         for value, place in zip(values, places, strict=True):
-            lines.add(f"{self.held_name(value)} = {self.read(place)};")
+            read = self.read_shelf(place) if value in self.shelved else self.read(place)
+            lines.add(f"{self.held_name(value)} = {read};")
         lines.close(opened)
+
+    def read_shelf(self, place: int) -> str:
+        """The vector of an operand in shared memory."""
+        formula, vector = self.formula, self.plan.vector
+        return (f"slip_read<{formula.stored(place)}, {vector}>("
+                f"{formula.pointers[place]}_shelf + at * {vector}, {vector}, true)")
+
+    def keep_on_shelf(self, values: list[int]) -> None:
+        """Put vectors where later stages find them; every thread reads what it wrote."""
+        for value in values:
+            if value not in self.shelved:
+                self.shelved.add(value)
+                name, vector = self.formula.pointers[self.formula.outputs + value], self.plan.vector
+                self.lines.add(f"slip_write({name}_shelf + at * {vector}, "
+                               f"{self.held_name(value)}, {vector}, true);")
 
     def read(self, place: int) -> str:
         """The vector of an operand in memory."""

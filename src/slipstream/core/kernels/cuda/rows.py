@@ -1,8 +1,9 @@
 """Row kernels: a block (or a part of a warp, for short rows) reduces rows, and maps them.
 
 A row's elements are numbered; a thread takes vectors of neighbours.  It keeps its vectors in
-registers through all stages where they are few enough, else it reads the row again in every stage,
-in batches of vectors that are all asked for before the first one is used.
+registers through all stages where they are few enough, else in shared memory, else it reads the
+row again in every stage; long rows are taken in batches of vectors that are all asked for before
+the first one is used.
 Where rows are few and long they are split between blocks; where they are short the same threads
 take several at once.
 """
@@ -24,6 +25,11 @@ class RowWriter(ReduceWriter):
         """The thread's row, or several at once: then all are asked for before one is used."""
         lines, turns = self.lines, self.plan.turns
         lines.add("const int lane = threadIdx.x, lanes = blockDim.x;")
+        for value in self.shelf:
+            place = self.formula.outputs + value
+            kind, name = self.formula.stored(place), self.formula.pointers[place]
+            lines.add(f"SLIP_POINTER({kind}) {name}_shelf = "
+                      f"slip_cast<{kind}>(slip_dynamic_shared() + tail.shelf{value});")
         self._declare_kept()
         if turns == 1:
             self.start()

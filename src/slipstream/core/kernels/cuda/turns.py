@@ -25,7 +25,7 @@ class ReducePlan:
     64-bit index arithmetic; ``warps``: of a row's threads at most, 0 for a part of one; ``turns``:
     rows that the same threads take at once; ``exact``: all batches are full; ``stage``: the one
     stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
-    ``columns``: the schedule.
+    ``shelf``: what a row is read again for lies in shared memory; ``columns``: the schedule.
     """
 
     columns: bool
@@ -43,6 +43,7 @@ class ReducePlan:
     exact: bool = False
     stage: int = -1
     least: int = 1
+    shelf: bool = False
 
 
 class ElementWriter:
@@ -58,6 +59,9 @@ class ElementWriter:
         self.split = plan.stage >= 0
         self.kept = set() if plan.again else set(self.stages.kept())
         self.held: set[int] = set()
+        self.shelf = [value for value in self.stages.reread() if plan.shelf
+                      and self.kind(value) != ONCE and not plan.shared[formula.outputs + value]]
+        self.shelved: set[int] = set()
         self.divisors: set[int] = set()
         stages = self.stages
         self.first = plan.stage if self.split else 0
@@ -85,7 +89,11 @@ class ElementWriter:
         name = f"{self.formula.pointers[self.formula.outputs + value]}_held"
         if value in self.inputs_kept():
             return f"{name}{'[r]' if self.plan.turns > 1 else ''}[k]"
-        return f"{name}[k]" if self.plan.again else name
+        return f"{name}[k]" if self.is_batched(value) else name
+
+    def is_batched(self, value: int) -> bool:
+        """Whether the vectors of an input are asked for by batches: not what all rows share."""
+        return self.plan.again and not self.plan.shared[self.formula.outputs + value]
 
     def kind(self, value: int) -> str:
         """The kind of access of an input."""
