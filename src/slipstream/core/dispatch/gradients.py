@@ -46,6 +46,8 @@ class FormulaRule(Rule):
         names = op.names
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
         wanted = {name for formula in self.formulas for name in parameters_of(formula)}
+        self.wanted = tuple(names[position] for position in positions)
+        self.joint = op.entry.joint if len(positions) > 1 else None
         self.saves_output = "out" in wanted
         tensors: list[tuple[int, bool]] = []
         others: list[tuple[int, bool]] = []
@@ -70,6 +72,11 @@ class FormulaRule(Rule):
         known = self._values(node, grads)
         if create_graph or self.eager or None in grads:
             return self._with_tensors(known)
+        if self.joint is not None:
+            dtypes = [spec.dtype for spec in node.inputs]
+            results = self.joint(dict(zip(self.wanted, dtypes, strict=True)), known)
+            if results is not None:
+                return list(results)
         try:
             return self._with_program(node, known)
         except NotAFormula:

@@ -389,7 +389,7 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
         words[f"step{place}s"] = [*space.outer_steps[place],
                                   *(inner_steps[place] if full else (0,) * len(inner))]
     bytes_read = sum([reduction.itemsizes[place] for place in reduction.full
-                      if place >= reduction.outputs])
+                      if place >= reduction.outputs and kinds[place] != REPEAT])
     batch = _batch(reduction, max(bytes_read, 1), vector)
     plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
                       len(inner), BLOCK, _wide(space), again=True)
