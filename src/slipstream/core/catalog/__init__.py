@@ -13,6 +13,7 @@ from slipstream.core.catalog import (
     convolution,
     copying,
     creation,
+    entropies,
     extrema,
     gates,
     indexing,
@@ -38,7 +39,7 @@ from slipstream.core.catalog import (
 )
 
 FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random,
-            softmax, norms, convolution, pooling, losses, activations, indexing,
+            softmax, norms, convolution, pooling, losses, entropies, activations, indexing,
             joining, masks, scattering, arithmetic, extrema, scans, statistics, sorting, uniques,
             triangles, contractions, attention, averages, batches, likelihoods,
             closeness, gates, stacking)

@@ -10,6 +10,7 @@ from typing import Any
 import cython
 import numpy as np
 
+from slipstream.core.catalog import entropies
 from slipstream.core.catalog.checks import absolute
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
@@ -155,6 +156,8 @@ def _cross_entropy(self: Any, target: Any, weight: Any, *facts: Any) -> Any:
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError("label_smoothing must be between 0.0 and 1.0. Got: "
                            f"{label_smoothing:g}")
+    if entropies.fits(self, target, weight, label_smoothing):
+        return entropies.cross_entropy(self, target, ignore_index, reduction)
     classes = 0 if self.spec.ndim == 1 else 1
     scores = ops.log_softmax.call((self, classes), None)
     if self.spec.shape == target.spec.shape:

@@ -36,6 +36,9 @@ class Entry:
         `promotion`.
     gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
         parameters, ``out`` and ``<parameter>_spec``; what a formula names is what is saved.
+    joint: where gradients share what they compute but are no one program: (dtype by name of each
+        input that wants one, in order; what is known by name) -> their gradients, or None where
+        the formulas shall be taken.
     geometry: for views, (spec, ...) -> (shape, strides, offset delta).
     otherwise: for views whose geometry may be None: the function that then takes their place.
     shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without
@@ -60,6 +63,7 @@ class Entry:
     formula: Function | None = None
     promotion: Function = arithmetic
     gradient: dict[str, Function] = field(default_factory=dict)
+    joint: Function | None = None
     geometry: Function | None = None
     otherwise: Function | None = None
     shape: Function | None = None

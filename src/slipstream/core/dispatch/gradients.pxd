@@ -14,6 +14,8 @@ cdef class FormulaRule(Rule):
     cdef public tuple program_sources
     cdef public bint eager
     cdef public bint multiple
+    cdef public tuple wanted
+    cdef public object joint
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cdef object _value(self, Py_ssize_t source, Node node, list grads)
     cdef tuple _values(self, tuple sources, Node node, list grads)

@@ -62,6 +62,8 @@ class FormulaRule(Rule):
     program_sources: tuple[int, ...]
     eager: bool
     multiple: bool
+    wanted: tuple[str, ...]
+    joint: Any
 
     def __init__(self, op: Op, positions: tuple[int, ...]) -> None:
         super().__init__(f"{_title(op.name)}Backward0", positions)
@@ -69,6 +71,8 @@ class FormulaRule(Rule):
         names = op.names
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
         wanted = {name for formula in self.formulas for name in parameters_of(formula)}
+        self.wanted = tuple(names[position] for position in positions)
+        self.joint = op.entry.joint if len(positions) > 1 else None
         self.saves_output = "out" in wanted
         tensors: list[tuple[int, bool]] = []
         others: list[tuple[int, bool]] = []
@@ -100,6 +104,11 @@ class FormulaRule(Rule):
         """Gradients of the inputs; raises RuntimeError for a saved tensor that changed."""
         if create_graph or self.eager or _lacks(grads):
             return self._with_tensors(node, grads)
+        if self.joint is not None:
+            dtypes = dict(zip(self.wanted, _dtypes_of(node.inputs), strict=True))
+            results = self.joint(dtypes, self._known(node, grads))
+            if results is not None:
+                return list(results)
         try:
             return self._with_program(node, grads)
         except NotAFormula:
@@ -142,10 +151,13 @@ class FormulaRule(Rule):
                                    self._values(self.program_sources, node, grads), None, PLAIN)
         return list(results) if isinstance(results, tuple) else [results]
 
+    def _known(self, node: Node, grads: list[Any]) -> dict[str, Any]:
+        """Everything that a formula may ask for, by name."""
+        return {name: self._value(source, node, grads)
+                for name, source in self.sources.items() if name != "out" or self.saves_output}
+
     def _make_program(self, node: Node, grads: list[Any]) -> None:
-        known = {name: self._value(source, node, grads)
-                 for name, source in self.sources.items() if name != "out" or self.saves_output}
-        program = gradient_op(self, known)
+        program = gradient_op(self, self._known(node, grads))
         self.program_sources = self.sources_of(program.names)
         self.program = program
 

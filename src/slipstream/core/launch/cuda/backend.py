@@ -32,6 +32,8 @@ __all__ = ["CudaBackend", "LaunchKernel", "ModeState", "ModeTable", "Queue", "ma
 
 # Bytes of workspace of a stream: what NVIDIA recommends for Hopper.
 WORKSPACE = 32 << 20
+# How many rows or tiles of a launch may be shared by several blocks.
+TICKETS = 4096
 
 
 class Named:
@@ -64,6 +66,7 @@ class CudaBackend(Backend):
     pinning: Pinning | None
     pinned: Any
     lock: Any
+    counters: dict[int, int]
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -96,6 +99,7 @@ class CudaBackend(Backend):
         self.pinning = None
         self.pinned = None
         self.queues = []
+        self.counters = {}
         self.order = Order()
         self.lock = threading.RLock()
         try:
@@ -174,6 +178,20 @@ class CudaBackend(Backend):
             queue.workspace = self.scratch(WORKSPACE)
         address: int = queue.workspace.address
         return address
+
+    def tickets(self) -> int:
+        """Words on which the blocks of a launch count who comes last: zero before and after it.
+
+        Every stream has its own; they are no block of the allocator's, so that it counts none.
+        """
+        queue = self.queue()
+        found = self.counters.get(queue.number)
+        if found is None:
+            self.enter()
+            found = self.driver.allocate(4 * TICKETS)
+            self.driver.fill(found, 0, 4, TICKETS, queue.stream)
+            self.counters[queue.number] = found
+        return found
 
     def call_alone(self, name: str, call: Any) -> None:
         """Make a library call that no window can hold: ``call(stream)``."""
