@@ -127,47 +127,62 @@ class MapWriter:
 
     def text(self) -> str:
         """The source."""
-        formula, lines, plan = self.formula, self.lines, self.plan
+        formula, lines = self.formula, self.lines
         lines.open(f'extern "C" __global__ void __launch_bounds__({BLOCK})\n'
                    f"{formula.name}({formula.parameters()})")
         formula.add_uniform(lines)
+        self._body()
+        lines.close()
+        return access.struct_text(self.words) + "\n" + lines.text()
+
+    def _body(self) -> None:
+        """What a thread does: it reads all its elements, then computes and writes them."""
+        lines = self.lines
         self._start()
-        lines.loop(f"for (int u = 0; u < {plan.unroll}; u++)")
+        lines.loop(f"for (int u = 0; u < {self.plan.unroll}; u++)")
         self._place()
         self._loads()
         lines.close()
-        lines.loop(f"for (int u = 0; u < {plan.unroll}; u++)")
+        lines.loop(f"for (int u = 0; u < {self.plan.unroll}; u++)")
         self._place()
         self._compute()
         self._stores()
-        lines.close(2)
-        return access.struct_text(self.words) + "\n" + lines.text()
+        lines.close()
 
     def _operands(self, *kinds: str) -> list[int]:
         return [place for place, kind in enumerate(self.plan.kinds) if kind in kinds]
 
     def _start(self) -> None:
         lines, plan, formula = self.lines, self.plan, self.formula
-        mine = plan.vector * plan.unroll
-        lines.add(f"const int64_t start = (int64_t)blockIdx.x * (blockDim.x * {mine}) "
-                  f"+ threadIdx.x * {plan.vector};")
+        self._range()
         checks = [
             f"slip_aligned<{formula.stored(place)}>({formula.pointers[place]}, {size})"
             for place in self._operands(FLAT, VECTOR)
             for size in [formula.dtypes[place].itemsize * plan.vector]
             if plan.vector > 1]
         last = f"(int)blockDim.x * {(plan.unroll - 1) * plan.vector} + " if plan.unroll > 1 else ""
-        lines.add("const int64_t rest = tail.count - start;",
-                  f"const bool whole = rest >= {last}{plan.vector}"
+        lines.add(f"const bool whole = rest >= {last}{plan.vector}"
                   f"{''.join(f' && {check}' for check in checks)};")
+        self._load_once()
+        for place in range(formula.outputs, len(plan.kinds)):
+            if plan.kinds[place] != ONCE:
+                lines.add(f"{self._vector_type(place)} {self._held(place)}[{plan.unroll}];")
+
+    def _range(self) -> None:
+        """The first element of the thread, and how many there are from it on."""
+        plan = self.plan
+        mine = plan.vector * plan.unroll
+        self.lines.add(f"const int64_t start = (int64_t)blockIdx.x * (blockDim.x * {mine}) "
+                       f"+ threadIdx.x * {plan.vector};",
+                       "const int64_t rest = tail.count - start;")
+
+    def _load_once(self) -> None:
+        formula = self.formula
         for place in self._operands(ONCE):
             if place >= formula.outputs:
                 value = place - formula.outputs
                 loaded = formula.loaded(value, f"{formula.pointers[place]}[0]")
-                lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
-        for place in range(formula.outputs, len(plan.kinds)):
-            if plan.kinds[place] != ONCE:
-                lines.add(f"{self._vector_type(place)} {self._held(place)}[{plan.unroll}];")
+                self.lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
 
     def _whole(self) -> str:
         return "slip_opaque(whole)" if self.plan.unroll > 1 else "whole"
