@@ -86,7 +86,12 @@ class Elementwise(Optimizer):
         return found.parts
 
     def _update_part(self, part: Part) -> None:
-        part.advance()
+        if not part.advance():
+            # Counters were written by hand, or lie where reading one is a wait.
+            self._lists = None
+            for parameter in part.params:
+                self._update(parameter, part.group)
+            return
         rule, names, numbers = self._plan_of(part)
         together = wants_lists(part.group) and not self.defaults["differentiable"]
         places = part.run(rule, names, numbers) if together else range(len(part.params))

@@ -31,17 +31,13 @@ class Part:
         if Steps.alike(counters):
             self.steps = Steps(counters)
 
-    def together(self) -> bool:
-        """Whether all are still at the same step."""
-        return self.steps.common() >= 0 if self.steps is not None else not self.counts
-
-    def advance(self) -> None:
-        """Count one step more."""
+    def advance(self) -> bool:
+        """Count one step more; False, with nothing counted, where not all are at the same one."""
         if self.steps is not None:
-            advance(self.steps)
-        elif self.counts:
-            for state in self.states:
-                state["step"] += 1
+            return advance(self.steps)
+        if self.counts:
+            return False
+        return True
 
     def run(self, rule: Rule, names: tuple[str, ...], numbers: dict[str, float]) -> list[int]:
         """Carry out a formula; the places of those that have to go by themselves."""
@@ -72,8 +68,7 @@ class Lists:
 
     def same(self, groups: list[Group], state: Any) -> bool:
         """Whether the parts are those of these groups and this state."""
-        return self.snapshot.same(groups, state) and all(
-            [part.together() for part in self.parts])
+        return self.snapshot.same(groups, state)
 
 
 def step_of(state: dict[str, Any]) -> Any:

@@ -100,8 +100,8 @@ class ListUpdate:
                       for column in self.columns])
 
 
-def advance(steps: Steps) -> float:
-    """Count one step more in all counters; the new count."""
+def advance(steps: Steps) -> bool:
+    """Count one step more in all counters; False, with nothing changed, where they differ."""
     state = modes.current()
     modes.note_site(state)
     return steps.advance(state)

@@ -55,7 +55,6 @@ cdef class TensorList:
     cpdef bint look(self, ModeState state, tuple columns) except -1
     cpdef bint look_at(self, list tensors, Py_ssize_t column, bint gradients,
                        object site) except -1
-    cpdef bint take(self, TensorBase tensor, Py_ssize_t place, object site) except -1
     cpdef bint find(self, ModeState state) except -1
 
 cdef class Steps:
@@ -64,8 +63,8 @@ cdef class Steps:
     cdef public bint single
     cpdef size_t address(self, TensorBase each) except? 0
     cpdef double read(self, size_t address) except? -1
-    cpdef double common(self) except? -1
-    cpdef double advance(self, ModeState state) except? -1
+    cpdef object write(self, size_t address, double value)
+    cpdef bint advance(self, ModeState state) except -1
 
 cdef class Snapshot:
     cdef public list groups

@@ -98,42 +98,45 @@ class TensorList:
 
     def look_at(self, tensors: list[Any], column: cython.Py_ssize_t, gradients: cython.bint,
                 site: Any) -> bool:
-        """One column, or the gradients of its tensors; ``site``: the line that writes it."""
+        """One column, or the gradients of its tensors; ``site``: the line that writes it.
+
+        Everything that is here is done for each tensor in each step: hence one loop, no calls.
+        """
         row: cython.Py_ssize_t
         place: cython.Py_ssize_t = column * self.count
         tensor: TensorBase
+        storage: Storage
         record: GradRecord | None
+        words: Words = self.words
+        specs: list = self.specs
+        written: cython.bint = site is not None
+        immediate: cython.bint = self.plan.backend.immediate
         if len(tensors) != self.count:
             return False
         for row in range(self.count):
-            tensor = tensors[row]
+            # Whoever made the list saw to it that it holds tensors.
+            tensor = cython.cast(TensorBase, tensors[row])
+            record = tensor.record
             if gradients:
-                record = tensor.record
                 if record is None or record.grad is None:
                     return False
                 tensor = record.grad
-            if tensor.spec is not self.specs[place] or not self.take(tensor, place, site):
+            storage = tensor.storage
+            if tensor.spec is not specs[place]:
                 return False
+            if written:
+                if (storage.read_only or tensor.base is not None
+                        or (record is not None and record.node is not None)):
+                    return False
+                storage.version += 1
+                storage.write_site = site
+            if words.replace(place, storage.address + tensor.offset * tensor.spec.itemsize):
+                self.moved = True
+            if storage.exported:
+                self.exported = True
+            if storage.pending is not None and immediate:
+                door.settle_storage(storage)
             place += 1
-        return True
-
-    def take(self, tensor: TensorBase, place: cython.Py_ssize_t, site: Any) -> bool:
-        """Take down an operand's address; False for a target that may not be written so."""
-        storage: Storage = tensor.storage
-        if site is not None:
-            record: GradRecord | None = tensor.record
-            if (storage.read_only or tensor.base is not None
-                    or (record is not None and record.node is not None)):
-                return False
-            storage.version += 1
-            storage.write_site = site
-        address: cython.size_t = storage.address + tensor.offset * tensor.spec.itemsize
-        if self.words.replace(place, address):
-            self.moved = True
-        if storage.exported:
-            self.exported = True
-        if storage.pending is not None and self.plan.backend.immediate:
-            door.settle_storage(storage)
         return True
 
     def find(self, state: ModeState) -> bool:
@@ -192,40 +195,38 @@ class Steps:
         kind = ctypes.c_float if self.single else ctypes.c_double
         return float(kind.from_address(address).value)
 
-    def common(self) -> float:
-        """The step that all are at; -1 where they differ."""
+    def advance(self, state: ModeState) -> bool:
+        """Count one step more in all; False, with nothing changed, where they differ."""
         place: cython.Py_ssize_t
-        address: cython.size_t
-        value: cython.double = -1
-        for place in range(len(self.tensors)):
-            address = self.address(self.tensors[place])
-            if address == 0:
-                return -1
-            if place == 0:
-                value = self.read(address)
-            elif self.read(address) != value:
-                return -1
-        return value
-
-    def advance(self, state: ModeState) -> float:
-        """Count one step more; the new count.  To be called where `common` found one."""
-        place: cython.Py_ssize_t
-        tensor: TensorBase
         address: cython.size_t
         value: cython.double = 0
+        tensor: TensorBase
         site = (state.code, state.instruction)
         for place in range(len(self.tensors)):
-            tensor = self.tensors[place]
+            tensor = cython.cast(TensorBase, self.tensors[place])
             address = self.address(tensor)
-            value = self.read(address) + 1
-            if cython.compiled:
-                slip_write_number(address, value, self.single)
-            else:
-                kind = ctypes.c_float if self.single else ctypes.c_double
-                kind.from_address(address).value = value
+            if place == 0 and address != 0:
+                value = self.read(address)
+            if address == 0 or self.read(address) != value:
+                self.go_back(place, value)
+                return False
+            self.write(address, value + 1)
             tensor.storage.version += 1
             tensor.storage.write_site = site
-        return value
+        return True
+
+    def write(self, address: cython.size_t, value: cython.double) -> None:
+        """Set a counter."""
+        if cython.compiled:
+            slip_write_number(address, value, self.single)
+        else:
+            kind = ctypes.c_float if self.single else ctypes.c_double
+            kind.from_address(address).value = value
+
+    def go_back(self, count: int, value: float) -> None:
+        """Set the first counters to what they were."""
+        for each in self.tensors[:count]:
+            self.write(self.address(each), value)
 
 
 class Snapshot:
