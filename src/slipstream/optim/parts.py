@@ -35,9 +35,7 @@ class Part:
         """Count one step more; False, with nothing counted, where not all are at the same one."""
         if self.steps is not None:
             return advance(self.steps)
-        if self.counts:
-            return False
-        return True
+        return not self.counts
 
     def run(self, rule: Rule, names: tuple[str, ...], numbers: dict[str, float]) -> list[int]:
         """Carry out a formula; the places of those that have to go by themselves."""

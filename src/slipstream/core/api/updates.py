@@ -11,6 +11,7 @@ from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.dispatch.listing import Task, gathered
 from slipstream.core.dispatch.lists import Snapshot, Steps, TensorList, drop_gradients
+from slipstream.core.dispatch.op import OUT
 from slipstream.core.dispatch.updating import UpdateOp, make_update
 from slipstream.core.launch.door import door
 from slipstream.core.vocab.dtypes import promote
@@ -88,12 +89,14 @@ class ListUpdate:
         before = state.grad_enabled
         state.grad_enabled = False
         try:
-            lists, self.rest = gathered(Task(op, (), values, heeds=True), state, self.columns)
+            width = len(self.columns)
+            task = Task(op, OUT, (None,) * width + values, tuple(range(width)),
+                        len(self.names[0]), heeds=True)
+            lists, self.rest = gathered(task, state, self.columns)
         finally:
             state.grad_enabled = before
-        before_numbers = len(self.columns)
         self.parts = [(each, self._rows(each.places),
-                       [place - before_numbers for place in each.plan.numbers]) for each in lists]
+                       [place - width for place in each.plan.numbers]) for each in lists]
 
     def _rows(self, places: list[int]) -> tuple[Any, ...]:
         return tuple([column if column is None else [column[place] for place in places]

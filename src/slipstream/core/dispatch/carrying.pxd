@@ -41,6 +41,7 @@ cdef class OpCore(OpBase):
     cdef public dict programs
     cdef public dict rules
     cdef public dict kernels
+    cdef public dict lists
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)

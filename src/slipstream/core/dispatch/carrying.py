@@ -78,6 +78,7 @@ class OpCore(OpBase):
     programs: dict[Any, Any]
     rules: dict[Any, Any]
     kernels: dict[Any, Any]
+    lists: dict[Any, Any]
 
     def __init__(self, entry: Any, builder: Any) -> None:
         signature = parse(entry.signature)
@@ -103,6 +104,7 @@ class OpCore(OpBase):
         self.programs = {}
         self.rules = {}
         self.kernels = {}
+        self.lists = {}
 
     def __repr__(self) -> str:
         return f"<op {self.signature.text}>"

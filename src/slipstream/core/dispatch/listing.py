@@ -1,4 +1,4 @@
-"""Fits updates to lists of tensors: which tensors go together, and the kernel of each group."""
+"""Fits ops to lists of tensors: which tensors go together, and the kernel of each group."""
 
 from __future__ import annotations
 
@@ -7,45 +7,58 @@ from dataclasses import dataclass
 from typing import Any
 
 from slipstream.core.dispatch.calls import Call
-from slipstream.core.dispatch.formulas import make_recipe
+from slipstream.core.dispatch.formulas import Recipe, make_recipe
 from slipstream.core.dispatch.lists import TensorList
-from slipstream.core.dispatch.op import OUT
-from slipstream.core.dispatch.updating import UpdateOp
+from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.kernels.cpu import lists as cpu_lists
+from slipstream.core.shapes.specs import specs
 from slipstream.core.shapes.strides import is_dense_non_overlapping
 from slipstream.core.vocab import optional
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import KERNEL, Plan, Spec, TensorBase
 
-Column = list[TensorBase] | None
+Column = Sequence[Any] | None
 Row = tuple[TensorBase, ...]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be done with a list.
+    """What is done with each tensor of a list: a call of ``op`` in one of its forms.
 
-    ``shared``: tensors of one number that the formula reads for every tensor; ``numbers``: the
-    run-time numbers, of which the values count for nothing here; ``guard``: whether one more such
-    tensor is looked at, with which nothing is written where it is not 0; ``heeds``: whether a bad
-    index that a kernel met keeps the list from being written.
+    ``values``: its arguments, with None where those are that come from the list's columns, and
+    run-time numbers of which the value counts for nothing here; ``columns``: their places among
+    the arguments; ``targets``: how many columns the form OUT writes; ``shared``: the places of
+    tensors of one number that all calls read; ``guard``: whether one more such tensor is looked at,
+    with which nothing is written where it is not 0; ``heeds``: whether a bad index that a kernel
+    met keeps the list from being written.
     """
 
-    op: UpdateOp
-    shared: Row
-    numbers: tuple[float, ...]
+    op: Op
+    form: int
+    values: tuple[Any, ...]
+    columns: tuple[int, ...]
+    targets: int = 1
+    shared: tuple[int, ...] = ()
     guard: bool = False
     heeds: bool = False
 
+    def call(self, state: ModeState, row: Row) -> Call:
+        """The call for one tensor."""
+        values = list(self.values)
+        for place, tensor in zip(self.columns, row, strict=True):
+            values[place] = tensor
+        target: Any = {PLAIN: None, IN_PLACE: row[0], OUT: row[:self.targets]}[self.form]
+        return Call(self.op, state, tuple(values), target, self.form)
+
 
 def row_of(columns: Sequence[Column], place: int) -> Row | None:
-    """The operands of one tensor; None where the gradient that is asked for is not there."""
+    """The operands of one tensor; None where one is no tensor, as a gradient that is not there."""
     found = []
     for column in columns:
         tensor = columns[0][place] if column is None else column[place]  # type: ignore[index]
         if column is None:
             tensor = None if tensor.record is None else tensor.record.grad
-        if tensor is None:
+        if not isinstance(tensor, TensorBase):
             return None
         found.append(tensor)
     return tuple(found)
@@ -62,7 +75,8 @@ def gathered(task: Task, state: ModeState,
         if row is None or not is_flat([each.spec for each in row]):
             rest.append(place)
             continue
-        key = (row[0].spec.device, *[each.spec.dtype for each in row])
+        # Scalar tensors may take part in promotion in a way of their own.
+        key = (row[0].spec.device, row[0].spec.ndim == 0, *[each.spec.dtype for each in row])
         groups.setdefault(key, []).append((place, row))
     lists = []
     for rows in groups.values():
@@ -74,44 +88,59 @@ def gathered(task: Task, state: ModeState,
     return lists, rest
 
 
-def is_flat(specs: list[Spec]) -> bool:
+def is_flat(operands: list[Spec]) -> bool:
     """Whether operands of one device have the same elements in the same order of memory."""
-    first = specs[0]
-    if any(spec.shape != first.shape or spec.device is not first.device for spec in specs):
+    first = operands[0]
+    if any(spec.shape != first.shape or spec.device is not first.device for spec in operands):
         return False
-    if all(spec.contiguous for spec in specs):
+    if all(spec.contiguous for spec in operands):
         return True
-    return (all(spec.strides == first.strides for spec in specs) and min(first.strides) >= 0
+    return (all(spec.strides == first.strides for spec in operands) and min(first.strides) >= 0
             and is_dense_non_overlapping(first.shape, first.strides))
 
 
 def make_list(task: Task, state: ModeState, rows: list[tuple[int, Row]]) -> TensorList | None:
     """A list of tensors alike but for their shapes; None where their device has no such kernel."""
-    op, first = task.op, rows[0][1]
+    first = rows[0][1]
     device = first[0].spec.device
     if device.type not in ("cpu", "cuda"):
         return None
-    values = (*first, *task.shared, *task.numbers)
-    call = Call(op, state, values, first[:op.targets], OUT)
-    recipe = make_recipe(call, call.device())
-    plan = Plan(op, recipe, KERNEL)
+    call = task.call(state, first)
+    recipe: Recipe = make_recipe(call, call.device())
+    if len(recipe.results) != (task.targets if task.form == OUT else 1):
+        return None
+    plan = Plan(task.op, recipe, KERNEL)
     plan.operands, plan.numbers = recipe.operands, recipe.numbers
     assert recipe.backend is not None
     plan.backend = recipe.backend
-    specs = [row[column].spec for column in range(len(first)) for _, row in rows]
-    made = TensorList(plan, specs, op.targets, [place for place, _ in rows])
-    # Outputs first: the targets are the first columns.
-    columns = [*range(op.targets), *recipe.operands]
-    numels = [row[0].spec.numel for _, row in rows]
-    return made if _bind(task, made, [
-        column if column < len(first) else len(first) - 1 - column for column in columns],
-        numels) else None
+    columns = [[row[column].spec for _, row in rows] for column in range(len(first))]
+    if task.form == PLAIN:
+        columns.insert(0, [result_spec(spec, recipe) for spec in columns[0]])
+    made = TensorList(plan, [spec for column in columns for spec in column],
+                      task.targets if task.form == OUT else 1, [place for place, _ in rows])
+    return made if _bind(task, made, operand_columns(task, recipe)) else None
 
 
-def _bind(task: Task, made: TensorList, columns: list[int], numels: list[int]) -> bool:
-    """Give a list its kernel; ``columns``: its own from 0 on, shared tensors from -1 down."""
+def result_spec(spec: Spec, recipe: Recipe) -> Spec:
+    """The spec of a new result beside an operand."""
+    if spec.contiguous:
+        return specs.contiguous(spec.device, recipe.results[0], spec.shape)
+    return specs.intern(spec.device, recipe.results[0], spec.shape, spec.strides)
+
+
+def operand_columns(task: Task, recipe: Recipe) -> list[int]:
+    """The program's operands, outputs first, as columns from 0 on, or shared ones from -1 down."""
+    new = 1 if task.form == PLAIN else 0
+    places = {place: column + new for column, place in enumerate(task.columns)}
+    places |= {place: -1 - number for number, place in enumerate(task.shared)}
+    return [*range(len(recipe.results)), *[places[place] for place in recipe.operands]]
+
+
+def _bind(task: Task, made: TensorList, columns: list[int]) -> bool:
+    """Give a list its kernel; False where there is none."""
     plan = made.plan
     program = plan.recipe.traced.program
+    numels = [spec.numel for spec in made.specs[:made.count]]
     if plan.backend.on_host:
         found = None if task.guard else cpu_lists.bound(program, columns, numels, made.words)
         if found is not None:
@@ -119,6 +148,10 @@ def _bind(task: Task, made: TensorList, columns: list[int], numels: list[int]) -
         return found is not None
     kernels = optional.load("core.kernels.cuda.lists")
     places = tuple([None if column < 0 else column for column in columns])
+    if sorted(column for column in columns if column < 0) != [-1 - number for number in reversed(
+            range(len(task.shared)))]:
+        # Shared tensors become parameters in the order in which the program reads them.
+        return False
     found = kernels.bound(plan.backend, program, places, (numels, task.guard, task.heeds))
     if found is not None:
         plan.kernel, plan.binding, made.tables = found

@@ -1,3 +1,4 @@
+from slipstream.core.dispatch.carrying cimport OpCore
 from slipstream.core.launch.cuda.words cimport Words
 from slipstream.core.launch.door cimport LaunchDoor
 from slipstream.core.vocab.modes cimport ModeState
@@ -51,6 +52,8 @@ cdef class TensorList:
     cdef public Py_ssize_t targets
     cdef public bint exported
     cdef public bint moved
+    cdef public bint busy
+    cpdef list new_column(self)
     cpdef bint run(self, ModeState state, tuple columns, tuple numbers, tuple shared) except -1
     cpdef bint look(self, ModeState state, tuple columns) except -1
     cpdef bint look_at(self, list tensors, Py_ssize_t column, bint gradients,

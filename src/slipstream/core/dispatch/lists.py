@@ -16,13 +16,14 @@ from typing import Any
 
 import cython
 
+from slipstream.core.dispatch.carrying import OpCore
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.shapes.spans import overlap
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import GradRecord, Plan, Spec, Storage, TensorBase
 
-__all__ = ["GradRecord", "LaunchDoor", "ModeState", "Plan", "Snapshot", "Spec", "Steps", "Storage",
+__all__ = ["GradRecord", "LaunchDoor", "ModeState", "OpCore", "Plan", "Snapshot", "Spec", "Steps", "Storage",
            "TensorBase", "TensorList", "Words"]
 
 
@@ -46,6 +47,7 @@ class TensorList:
     targets: int
     exported: bool
     moved: bool
+    busy: bool
 
     def __init__(self, plan: Plan, specs: list[Spec], targets: int, places: list[int]) -> None:
         self.plan = plan
@@ -62,6 +64,16 @@ class TensorList:
         self.stream = None
         self.exported = False
         self.moved = True
+        self.busy = False
+
+    def new_column(self) -> list[Any]:
+        """Tensors with memory of their own for the first column."""
+        op: OpCore = self.plan.op  # type: ignore[assignment]  # every plan is an Op's
+        made: list = []
+        place: cython.Py_ssize_t
+        for place in range(self.count):
+            made.append(op._new(self.specs[place], self.plan.backend))
+        return made
 
     def run(self, state: ModeState, columns: tuple[Any, ...], numbers: tuple[Any, ...],
             shared: tuple[Any, ...]) -> bool:
@@ -70,15 +82,19 @@ class TensorList:
         ``columns``: a list of tensors each, None for the gradients of the first column's;
         ``shared``: tensors that the whole list reads.
         """
-        if not self.look(state, columns):
+        if self.busy:
+            # Another thread is in the middle of a call, without the interpreter's lock.
             return False
-        if self.moved or self.stream is not state.stream:
-            if not self.find(state):
+        self.busy = True
+        try:
+            if not self.look(state, columns):
                 return False
-        operands: tuple = self.operands or ()
-        if shared:
-            operands = operands + shared
-        door.submit(self.plan, operands, numbers)
+            if (self.moved or self.stream is not state.stream) and not self.find(state):
+                return False
+            operands: tuple = self.operands or ()
+            door.submit(self.plan, operands + shared if shared else operands, numbers)
+        finally:
+            self.busy = False
         if self.exported and self.tables is not None:
             self.tables.send("exported storage")
         return True

@@ -78,6 +78,7 @@ def drop_plans(op: Op) -> None:
     op.plans.clear()
     op.binary.clear()
     op.recipes.clear()
+    op.lists.clear()
 
 
 def forget(plan: Plan) -> None:
