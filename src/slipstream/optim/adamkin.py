@@ -42,6 +42,8 @@ class AdamaxRule:
 class Adamax(Elementwise):
     """Adam with the largest gradient of late in the place of the root mean square."""
 
+    uniform = True
+
     def __init__(self, params: Iterable[Any], lr: Rate = 2e-3, betas: Betas = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0, foreach: bool | None = None, *,
                  maximize: bool = False, differentiable: bool = False,
@@ -153,6 +155,8 @@ class RAdam(Elementwise):
     """Adam that starts without its denominator, until that is reliable."""
 
     later = (*Elementwise.later, ("decoupled_weight_decay", False))
+
+    uniform = True
 
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-3, betas: Betas = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0,

@@ -15,6 +15,7 @@ from slipstream.core.catalog import (
     creation,
     entropies,
     extrema,
+    foreach,
     gates,
     indexing,
     joining,
@@ -42,4 +43,4 @@ FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random,
             softmax, norms, convolution, pooling, losses, entropies, activations, indexing,
             joining, masks, scattering, arithmetic, extrema, scans, statistics, sorting, uniques,
             triangles, contractions, attention, averages, batches, likelihoods,
-            closeness, gates, stacking)
+            closeness, gates, stacking, foreach)

@@ -82,6 +82,7 @@ class OpCore(OpBase):
     recent_left: Any
     recent_right: Any
     recent_flags: int
+    lists: dict[Any, Any]
 
     def __init__(self, entry: Any, builder: Any) -> None:
         signature = parse(entry.signature)
@@ -111,6 +112,7 @@ class OpCore(OpBase):
         self.recent_left = None
         self.recent_right = None
         self.recent_flags = 0
+        self.lists = {}
 
     def __repr__(self) -> str:
         return f"<op {self.signature.text}>"

@@ -70,7 +70,7 @@ class FormulaBuilder:
         if recipe is None:
             if op.entry.check is not None:
                 op.entry.check(call)
-            recipe = _make_recipe(call, device)
+            recipe = make_recipe(call, device)
             op.recipes[binder.key(op, state, values, target, form)] = recipe
         return _bind(recipe, call, device, flags)
 
@@ -83,7 +83,8 @@ def promoted(call: Call) -> tuple[DType, DType]:
     return call.op.entry.promotion(call)
 
 
-def _make_recipe(call: Call, device: Any) -> Recipe:
+def make_recipe(call: Call, device: Any) -> Recipe:
+    """What calls have in common whatever their sizes."""
     op = call.op
     common, result = promoted(call)
     arguments = _trace_arguments(call, common)

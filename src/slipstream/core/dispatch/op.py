@@ -79,6 +79,7 @@ def drop_plans(op: Op) -> None:
     op.binary.clear()
     op.recent = None
     op.recipes.clear()
+    op.lists.clear()
 
 
 def forget(plan: Plan) -> None:

@@ -147,13 +147,13 @@ class MapWriter:
 
     def body(self) -> None:
         """The thread's vectors: all are asked for before the first one is used."""
-        lines, plan = self.lines, self.plan
+        lines = self.lines
         self._start()
-        lines.loop(f"for (int u = 0; u < {plan.unroll}; u++)")
+        lines.loop(f"for (int u = 0; u < {self.plan.unroll}; u++)")
         self._place()
         self._loads()
         lines.close()
-        lines.loop(f"for (int u = 0; u < {plan.unroll}; u++)")
+        lines.loop(f"for (int u = 0; u < {self.plan.unroll}; u++)")
         self._place()
         self._compute()
         self._stores()
@@ -164,31 +164,40 @@ class MapWriter:
 
     def _start(self) -> None:
         lines, plan, formula = self.lines, self.plan, self.formula
-        mine = plan.vector * plan.unroll
-        lines.add(f"const int64_t start = (int64_t)blockIdx.x * (blockDim.x * {mine}) "
-                  f"+ threadIdx.x * {plan.vector};")
+        self._range()
         checks = [
             f"slip_aligned<{formula.stored(place)}>({formula.pointers[place]}, {size})"
             for place in self._operands(FLAT, VECTOR)
             for size in [formula.dtypes[place].itemsize * plan.vector]
             if plan.vector > 1]
         last = f"(int)blockDim.x * {(plan.unroll - 1) * plan.vector} + " if plan.unroll > 1 else ""
-        lines.add("const int64_t rest = tail.count - start;",
-                  f"const bool whole = rest >= {last}{plan.vector}"
+        lines.add(f"const bool whole = rest >= {last}{plan.vector}"
                   f"{''.join(f' && {check}' for check in checks)};")
         self._declare_inputs()
+
+    def _range(self) -> None:
+        """The first element of the thread, and how many there are from it on."""
+        plan = self.plan
+        mine = plan.vector * plan.unroll
+        self.lines.add(f"const int64_t start = (int64_t)blockIdx.x * (blockDim.x * {mine}) "
+                       f"+ threadIdx.x * {plan.vector};",
+                       "const int64_t rest = tail.count - start;")
 
     def _declare_inputs(self) -> None:
         """Inputs that are one element, and the vectors of the others."""
         lines, plan, formula = self.lines, self.plan, self.formula
+        self._load_once()
+        for place in range(formula.outputs, len(plan.kinds)):
+            if plan.kinds[place] != ONCE:
+                lines.add(f"{self._vector_type(place)} {self._held(place)}[{plan.unroll}];")
+
+    def _load_once(self) -> None:
+        formula = self.formula
         for place in self._operands(ONCE):
             if place >= formula.outputs:
                 value = place - formula.outputs
                 loaded = formula.loaded(value, f"{formula.pointers[place]}[0]")
-                lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
-        for place in range(formula.outputs, len(plan.kinds)):
-            if plan.kinds[place] != ONCE:
-                lines.add(f"{self._vector_type(place)} {self._held(place)}[{plan.unroll}];")
+                self.lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
 
     def _whole(self) -> str:
         return "slip_opaque(whole)" if self.plan.unroll > 1 else "whole"

@@ -145,13 +145,17 @@ class Formula:
         """The parameters of the kernel: pointers, what a schedule adds, numbers, the tail."""
         parts = [("" if place < self.outputs else "const ") + f"{self.stored(place)}* {name}"
                  for place, name in enumerate(self.pointers)]
-        parts += more
+        return ", ".join([*parts, *more, *self.number_parameters(), "const tail_words tail"])
+
+    def number_parameters(self) -> list[str]:
+        """The parameters that are run-time numbers."""
+        parts = []
         for place, cls in enumerate(self.program.numbers):
             types = PARAMETERS[cls]
             suffixes = ("",) if len(types) == 1 else ("_re", "_im")
             parts += [f"const {kind} n{place}{suffix}"
                       for kind, suffix in zip(types, suffixes, strict=True)]
-        return ", ".join([*parts, "const tail_words tail"])
+        return parts
 
     def add_uniform(self, lines: Lines) -> None:
         """What is the same in the whole domain: numbers, and what depends on nothing else."""

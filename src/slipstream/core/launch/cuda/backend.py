@@ -247,7 +247,11 @@ class CudaBackend(Backend):
 
     def check(self) -> None:
         """Raise what a kernel reported."""
-        self.slot.check()
+        if self.slot.taken.value:
+            # What was sent after it looks at the slot too, and has to find it as it is.
+            for queue in tuple(self.queues):
+                self.driver.wait_stream(queue.stream)
+            self.slot.check()
 
     def boundary(self) -> None:
         """A point that the framework knows: the end of backward or of an optimizer's step."""
