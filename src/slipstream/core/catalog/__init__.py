@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slipstream.core.catalog import (
+    activated,
     activations,
     arithmetic,
     attention,
@@ -37,7 +38,7 @@ from slipstream.core.catalog import (
     viewing,
 )
 
-FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random,
+FAMILIES = (pointwise, activated, reductions, viewing, copying, creation, products, random,
             softmax, norms, convolution, pooling, losses, activations, indexing,
             joining, masks, scattering, arithmetic, extrema, scans, statistics, sorting, uniques,
             triangles, contractions, attention, averages, batches, likelihoods,

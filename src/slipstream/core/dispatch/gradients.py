@@ -45,7 +45,9 @@ class FormulaRule(Rule):
         self.op = op
         names = op.names
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
-        wanted = {name for formula in self.formulas for name in parameters_of(formula)}
+        self.upstream = op.entry.upstream
+        shared = [] if self.upstream is None else [self.upstream]
+        wanted = {name for formula in (*self.formulas, *shared) for name in parameters_of(formula)}
         self.saves_output = "out" in wanted
         tensors: list[tuple[int, bool]] = []
         others: list[tuple[int, bool]] = []
@@ -83,6 +85,8 @@ class FormulaRule(Rule):
         known.update(zip(self.kept_names, node.values, strict=True))
         if self.saves_output:
             known["out"] = node.extra.unpack(node, _record_of(node))
+        if self.upstream is not None:
+            known["g"] = _call(self.upstream, known)
         return known
 
     def _with_tensors(self, known: dict[str, Any]) -> list[Any]:

@@ -54,11 +54,13 @@ class DeviceProperties:
 class Driver:
     """About thirty calls.  ``name`` is ``real`` or ``simulated``.
 
+    ``has_library``: whether products by cuBLASLt are there to ask for.
     ``launcher`` is the address of a C function with cuLaunchKernel's signature, which compiled
     code may call instead of `launch`; 0 where there is none.
     """
 
     name: str = ""
+    has_library: bool = True
     launcher: int = 0
     graph_launcher: int = 0
     node_setter: int = 0
@@ -239,6 +241,10 @@ class Driver:
         """registers, shared, local, constant, max_threads, binary (architecture, 90)."""
         raise NotImplementedError
 
+    def function_name(self, function: int) -> str:
+        """A kernel's name, also of a library's; empty where the driver does not tell it."""
+        raise NotImplementedError
+
     def set_dynamic_shared(self, function: int, nbytes: int) -> None:
         """Allow a kernel more dynamic shared memory than 48 KiB."""
         raise NotImplementedError
@@ -347,6 +353,10 @@ class Driver:
     def matmul_stand_in(self, stream: int, call: Any) -> None:
         """Run ``call()``, a stand-in for a library call, in stream order."""
         raise NotImplementedError
+
+    def product_library(self) -> Any:
+        """What stands for cuBLASLt in the current context; None: the library itself."""
+        return None
 
     def statistics(self) -> dict[str, int]:
         """Counts since start, of launches, graphs, copies, allocations, waits, compilations."""

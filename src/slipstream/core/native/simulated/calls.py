@@ -65,6 +65,7 @@ class Base(Driver):
 
     def __init__(self, options: SimulatedCard | None = None) -> None:
         self.options = options or settings.simulated
+        self.has_library = self.options.library
         self.toolchain = Toolchain(self.options.compiler)
         self.engine: Engine = engine_for(self.toolchain)
         self.calls: Counter[str] = Counter()
