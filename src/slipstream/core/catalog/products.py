@@ -72,6 +72,7 @@ def _matmul_shape(call: Any) -> Any:
 
 
 def turned(x: Any) -> Any:
+    """A matrix transposed, or each of a batch."""
     return x.transpose(-2, -1)
 
 
@@ -140,6 +141,7 @@ define(Entry("bmm(Tensor self, Tensor mat2)", COMPOUND, function=_ranked("bmm", 
 
 
 def addmm_shape(call: Any) -> Any:
+    """The shape and dtype rule of a matrix or row plus a product."""
     c, a, b = call.spec("self"), call.spec("mat1"), call.spec("mat2")
     same_dtype(call, "mat1", "mat2", "self")
     if a.ndim != 2 or b.ndim != 2:

@@ -36,8 +36,8 @@ class Entry:
         `promotion`.
     gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
         parameters, ``out`` and ``<parameter>_spec``; what a formula names is what is saved.
-    upstream: a formula over the same names whose result takes the place of ``g`` in the others: what
-        they share is computed once.
+    upstream: a formula over the same names whose result takes the place of ``g`` in the others:
+        what they share is computed once.
     geometry: for views, (spec, ...) -> (shape, strides, offset delta).
     otherwise: for views whose geometry may be None: the function that then takes their place.
     shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without

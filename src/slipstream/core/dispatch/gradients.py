@@ -47,6 +47,8 @@ class FormulaRule(Rule):
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
         self.upstream = op.entry.upstream
         shared = [] if self.upstream is None else [self.upstream]
+        # Where ``grads`` are named, a result without gradient has None there.
+        self.materializes = self.upstream is None
         wanted = {name for formula in (*self.formulas, *shared) for name in parameters_of(formula)}
         self.saves_output = "out" in wanted
         tensors: list[tuple[int, bool]] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +82,13 @@ class Product(NamedTuple):
         return "bias" in self.epilogue
 
     @property
+    def text(self) -> str:
+        """Its sizes as rows x columns x steps of the row-major product, dtype and epilogue."""
+        depth = self.a.rows if self.transpose_a else self.a.columns
+        extra = f" {self.epilogue}" if self.epilogue else ""
+        return f"{self.d.columns} x {self.d.rows} x {depth} {self.d.dtype}{extra}"
+
+    @property
     def auxiliary(self) -> bool:
         """Whether what the activation is taken of is stored too."""
         return "aux" in self.epilogue
@@ -120,24 +128,24 @@ def open_library() -> ctypes.CDLL:
     """The library; raises LibraryError with the mend where it is not found."""
     for name in candidates():
         try:
-            return ctypes.CDLL(name)
+            found = ctypes.CDLL(name)
         except OSError:
             continue
+        found.cublasLtGetVersion.restype = ctypes.c_size_t
+        return found
     raise LibraryError("cuBLASLt is not found; pip install 'slipstream[cuda]' brings it")
 
 
 class CublasLt:
     """The library on one card: its handle, and the algorithms kept for each size class.
 
-    ``asked`` counts the questions to its heuristics, which cost 0.3 to 0.5 ms each; ``checked``
-    the products that took their class's algorithm.
+    ``counts`` takes the number of questions to its heuristics, which cost 0.3 to 0.5 ms each.
     """
 
-    def __init__(self, library: Any = None) -> None:
+    def __init__(self, library: Any, counts: Counter[str]) -> None:
         self.library = open_library() if library is None else library
+        self.counts = counts
         self.handle = Pointer()
-        self.asked = 0
-        self.checked = 0
         self.classes: dict[Any, SizeClass] = {}
         self.kinds: dict[Any, Kind] = {}
         # Descriptors are shared by all products of a kind: one thread at a time sets them.
@@ -146,7 +154,6 @@ class CublasLt:
 
     def version(self) -> int:
         """The library's version, such as 130100."""
-        self.library.cublasLtGetVersion.restype = ctypes.c_size_t
         found: int = self.library.cublasLtGetVersion()
         return found
 
@@ -186,9 +193,10 @@ class Layout:
         """Take a matrix's sizes."""
         if matrix == self.now:
             return
-        for place, (which, kind) in enumerate(_SIZES, 1):
-            if matrix[place] != self.now[place]:
-                self.library.attribute("MatrixLayout", self.pointer, which, kind(matrix[place]))
+        sizes: tuple[Any, ...] = matrix[1:]
+        for value, before, (which, kind) in zip(sizes, self.now[1:], _SIZES, strict=True):
+            if value != before:
+                self.library.attribute("MatrixLayout", self.pointer, which, kind(value))
         self.now = matrix
 
 
@@ -246,7 +254,7 @@ class Kind:
     def ask(self, workspace: int) -> list[Any]:
         """The library's best algorithms, best first; raises LibraryError where it has none."""
         library = self.library
-        library.asked += 1
+        library.counts["library_questions"] += 1
         wanted = Pointer()
         library.check("cublasLtMatmulPreferenceCreate", ctypes.byref(wanted))
         try:
@@ -313,7 +321,6 @@ class Call:
             for algorithm in known.algorithms:
                 if kind.can_run(algorithm, workspace):
                     self.algorithm = algorithm
-                    library.checked += 1
                     return
             self.algorithm = kind.ask(workspace)[0] if choose is None else choose(self)
             known.algorithms.append(self.algorithm)

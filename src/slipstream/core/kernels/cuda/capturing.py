@@ -50,11 +50,10 @@ class Library:
         found = [self.known(kernel, used) for kernel in first]
         if None in found:
             second = self.capture(call, SECOND)
-            found = self.compared(first, second, used) if second is not None else [None]
-            if None in found:
-                return None
-        return [self.launch(kernel, places)
-                for kernel, places in zip(first, found, strict=True)]
+            found = self.compared(first, second, used) if second is not None else []
+        made = [self.launch(kernel, places)
+                for kernel, places in zip(first, found, strict=False) if places is not None]
+        return made if len(made) == len(first) else None
 
     def known(self, kernel: Any, used: tuple[int, ...]) -> Places | None:
         """Places that another product with this kernel has and this one too; or None."""
@@ -69,7 +68,7 @@ class Library:
     def compared(self, first: Any, second: Any, used: tuple[int, ...]) -> list[Places | None]:
         """The places of each kernel, found by comparing two captures; None where there are none."""
         if len(first) != len(second):
-            return [None]
+            return []
         found: list[Places | None] = []
         for (function, _, block), (other, _, changed) in zip(first, second, strict=True):
             places = patchable(block, changed, used) if function == other else None
@@ -137,8 +136,9 @@ def used_by(product: Product) -> tuple[int, ...]:
 def pointing(block: bytes) -> dict[int, int]:
     """The words of a block that point near one of the first addresses, by place."""
     words = struct.unpack_from(f"<{len(block) // 8}Q", block)
+    end = NOWHERE + (len(FIRST) << APART)
     return {8 * place: word for place, word in enumerate(words)
-            if 0 <= word - NOWHERE < len(FIRST) << APART and (word - NOWHERE) % (1 << APART) < REACH}
+            if NOWHERE <= word < end and (word - NOWHERE) % (1 << APART) < REACH}
 
 
 def patchable(block: bytes, changed: bytes, used: tuple[int, ...]) -> Places | None:

@@ -231,8 +231,10 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
                       len(space.inner) if taken else 0, _block_class(lanes), _wide(space))
     # A row of several warps has a block of its own.
     several = BLOCK // 2 // lanes if lanes <= WARP else 1
+    # A kernel that asks for no ends pays where there is much to read; small sizes share one.
+    large = rows * space.length >= LONG_ROW
     plan = replace(plan, warps=lanes // WARP if lanes <= WARP else plan.threads // WARP,
-                   exact=vectors == keep * lanes > 0 and rows % several == 0)
+                   exact=large and vectors == keep * lanes > 0 and rows % several == 0)
     if rows < FEW_ROWS and space.length >= LONG_ROW:
         return _split_rows(reduction, replace(
             plan, keep=0, threads=BLOCK, warps=BLOCK // WARP, exact=False), words, rows)

@@ -49,7 +49,7 @@ class Libraries:
         known = self.found.get(backend.owner)
         if known is None:
             backend.enter()
-            lt = CublasLt(backend.driver.product_library())
+            lt = CublasLt(backend.driver.product_library(), backend.driver.counts)
             known = self.found[backend.owner] = Library(backend, lt)
             self.tuners[backend.owner] = Tuner(known)
         return known
@@ -247,13 +247,14 @@ def _refusal(call: Any, product: Any) -> str:
         return "the library has no product of these dtypes"
     if any(not tensor.spec.numel for tensor in call.tensors()):
         return "there is nothing to multiply"
-    found = product(call)
-    return found if isinstance(found, str) else ""
+    # The kernel is made of it next.
+    call.product = product(call)
+    return call.product if isinstance(call.product, str) else ""
 
 
-def _kernel(plan: Any, call: Any, product: Any, order: tuple[int, ...],
-            own: Any) -> Kernel:
-    backend = backend_of(call.device())
+def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:
+    """The kernel of the product that was found when the call was looked at."""
+    backend, product = plan.backend, call.product
     library = libraries.of(backend)
     try:
         ready = Call(library.lt, product, WORKSPACE, libraries.tuner(backend))
@@ -274,7 +275,7 @@ def matmul_refuses(call: Any) -> str:
 
 def matmul(plan: Any, call: Any) -> Kernel:
     """self @ other; operands come as out, self, other."""
-    return _kernel(plan, call, _matmul_product(call), (2, 1, 0), products.matmul)
+    return _kernel(plan, call, (2, 1, 0), products.matmul)
 
 
 def linear_refuses(call: Any) -> str:
@@ -285,7 +286,7 @@ def linear_refuses(call: Any) -> str:
 def linear(plan: Any, call: Any) -> Kernel:
     """input @ weight^T + bias; operands come as out, input, weight, bias."""
     order = (2, 1, 0) if call["bias"] is None else (2, 1, 0, 3)
-    return _kernel(plan, call, _linear_product(call), order, products.linear)
+    return _kernel(plan, call, order, products.linear)
 
 
 def addmm_refuses(call: Any) -> str:
@@ -295,7 +296,7 @@ def addmm_refuses(call: Any) -> str:
 
 def addmm(plan: Any, call: Any) -> Kernel:
     """self + mat1 @ mat2; operands come as out, self, mat1, mat2; other numbers go to ours."""
-    return _kernel(plan, call, _addmm_product(call), (3, 2, 0, 1), products.addmm)
+    return _kernel(plan, call, (3, 2, 0, 1), products.addmm)
 
 
 def addmm_activated_refuses(call: Any) -> str:
@@ -306,4 +307,4 @@ def addmm_activated_refuses(call: Any) -> str:
 def addmm_activated(plan: Any, call: Any) -> Kernel:
     """The activation of self + mat1 @ mat2; operands: (what it is taken of,) out, and these."""
     order = (4, 3, 1, 2, 0) if len(plan.out_specs) == 2 else (3, 2, 0, 1)
-    return _kernel(plan, call, _activated_product(call), order, products.addmm_activated)
+    return _kernel(plan, call, order, products.addmm_activated)

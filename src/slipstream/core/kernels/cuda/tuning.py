@@ -62,9 +62,9 @@ class Tuner:
     def measured(self, call: Call, candidates: list[Any]) -> list[float]:
         """Microseconds of each candidate, on memory of its own."""
         backend = self.library.backend
-        blocks = [backend.scratch(nbytes) for nbytes in bytes_of(call)]
+        blocks = [backend.scratch(nbytes) if nbytes else None for nbytes in bytes_of(call)]
         backend.wait()
-        at = Addresses(*[block.address for block in blocks])
+        at = Addresses(*[block.address if block is not None else 0 for block in blocks])
         start, end = [backend.driver.create_event(timing=True) for _ in range(2)]
         try:
             return [self.time(call, each, at, (start, end)) for each in candidates]
@@ -92,4 +92,5 @@ def bytes_of(call: Call) -> list[int]:
     product = call.product
     size = getattr(dtypes, product.d.dtype).itemsize
     sides = [each.elements * size for each in product[:3]]
-    return [*sides, product.d.rows * size, product.d.elements * size, call.workspace]
+    bias = product.d.rows * size if product.biased else 0
+    return [*sides, bias, sides[2] if product.auxiliary else 0, call.workspace]

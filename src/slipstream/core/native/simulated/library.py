@@ -23,6 +23,7 @@ DTYPES = {0: 0, 14: 1, 2: 2}
 ROWS, COLUMNS, STRIDE = 2, 3, 4
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, AUX, AUX_STRIDE = 3, 4, 7, 8, 11, 12
 ACTIVATIONS = {1: 0, 4: 0, 6: 1, 36: 2, 164: 2}
+PLAIN, AUXILIARY = 1, 164
 HEURISTIC_BYTES, ALGORITHM_BYTES = 96, 64
 
 SOURCE = """
@@ -30,18 +31,21 @@ struct slip_sizes {
     long long m, n, k, a, b, d, aux;
     int turned_a, turned_b, dtype, activation;
 };
-static __device__ float slip_load(const unsigned char* data, long long at, int dtype) {
+typedef unsigned char byte_t;
+typedef unsigned short half_t;
+static __device__ float slip_load(const byte_t* data, long long at, int dtype) {
     if (dtype == 0) return ((const float*)data)[at];
-    const unsigned bits = ((const unsigned short*)data)[at];
+    const unsigned bits = ((const half_t*)data)[at];
     if (dtype == 1) return __uint_as_float(bits << 16);
     const float sign = bits & 0x8000 ? -1.0f : 1.0f;
     const int exponent = (bits >> 10) & 31;
     const float mantissa = (float)(bits & 1023);
     if (exponent == 0) return sign * ldexpf(mantissa, -24);
-    if (exponent == 31) return mantissa != 0 ? __uint_as_float(0x7fc00000) : sign * __uint_as_float(0x7f800000);
+    if (exponent == 31 && mantissa != 0) return __uint_as_float(0x7fc00000);
+    if (exponent == 31) return sign * __uint_as_float(0x7f800000);
     return sign * ldexpf(1024.0f + mantissa, exponent - 25);
 }
-static __device__ unsigned short slip_half(float value) {
+static __device__ half_t slip_half(float value) {
     const unsigned bits = __float_as_uint(value);
     const unsigned sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000) return sign | 0x7e00;
@@ -49,18 +53,19 @@ static __device__ unsigned short slip_half(float value) {
     if (rest < 0x38800000) return sign | (unsigned)rintf(ldexpf(__uint_as_float(rest), 24));
     return sign | ((rest - 0x38000000 + 0xfff + ((rest >> 13) & 1)) >> 13);
 }
-static __device__ void slip_store(unsigned char* data, long long at, int dtype, float value) {
+static __device__ void slip_store(byte_t* data, long long at, int dtype, float value) {
     if (dtype == 0) {
         ((float*)data)[at] = value;
         return;
     }
     const unsigned bits = __float_as_uint(value);
-    const unsigned rounded = value != value ? 0x7fc0 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    ((unsigned short*)data)[at] = dtype == 1 ? (unsigned short)rounded : slip_half(value);
+    const unsigned near = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    const unsigned rounded = value != value ? 0x7fc0 : near;
+    ((half_t*)data)[at] = dtype == 1 ? (half_t)rounded : slip_half(value);
 }
 extern "C" __global__ void slip_library_product(
-        const unsigned char* a, const unsigned char* b, unsigned char* d, const unsigned char* bias, unsigned char* aux,
-        unsigned char* space, const slip_sizes size) {
+        const byte_t* a, const byte_t* b, byte_t* d, const byte_t* bias, byte_t* aux,
+        byte_t* space, const slip_sizes size) {
     const long long row = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     const long long column = (long long)blockIdx.y * blockDim.y + threadIdx.y;
     if (row >= size.m || column >= size.n) return;
@@ -177,7 +182,9 @@ class SimulatedLibrary:
         left, right, out = [self.objects[each.value] for each in (a_layout, b_layout, d_layout)]
         depth = left[ROWS] if wanted[TRANSPOSE_A] else left[COLUMNS]
         block = struct.pack(
-            "<6Q7q4i", a.value, b.value, d.value, wanted.get(BIAS, 0), wanted.get(AUX, 0),
+            "<6Q7q4i", a.value, b.value, d.value,
+            wanted[BIAS] if wanted[EPILOGUE] != PLAIN else 0,
+            wanted[AUX] if wanted[EPILOGUE] == AUXILIARY else 0,
             space.value or 0, out[ROWS], out[COLUMNS], depth, left[STRIDE], right[STRIDE],
             out[STRIDE], wanted.get(AUX_STRIDE, 0), wanted[TRANSPOSE_A], wanted[TRANSPOSE_B],
             DTYPES[left[0]], ACTIVATIONS[wanted[EPILOGUE]])
