@@ -109,10 +109,12 @@ class Addresses(NamedTuple):
 class SizeClass:
     """The algorithms of products whose sizes round up to the same powers of two.
 
-    The first that the library can run on a product's sizes is taken.
+    The first that the library can run on a product's sizes is taken.  ``missing``: why there is
+    none; then nobody asks again.
     """
 
     algorithms: list[Any] = field(default_factory=list)
+    missing: str = ""
 
 
 def candidates() -> Iterator[str]:
@@ -322,7 +324,13 @@ class Call:
                 if kind.can_run(algorithm, workspace):
                     self.algorithm = algorithm
                     return
-            self.algorithm = kind.ask(workspace)[0] if choose is None else choose(self)
+            if known.missing:
+                raise LibraryError(known.missing)
+            try:
+                self.algorithm = kind.ask(workspace)[0] if choose is None else choose(self)
+            except LibraryError as error:
+                known.missing = "" if known.algorithms else str(error)
+                raise
             known.algorithms.append(self.algorithm)
 
     def candidates(self) -> list[Any]:

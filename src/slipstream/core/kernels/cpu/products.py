@@ -63,9 +63,8 @@ def addmm_activated(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, .
     if len(outputs) == 2:
         outputs[0][...] = total
     if use_gelu:
-        inner = np.float32(0.7978845608028654) * (
-            total + np.float32(0.044715) * total * total * total)
-        outputs[-1][...] = np.float32(0.5) * total * (1 + np.tanh(inner))
+        inner = 0.7978845608028654 * (total + 0.044715 * total * total * total)
+        outputs[-1][...] = 0.5 * total * (1 + np.tanh(inner))
     else:
         outputs[-1][...] = np.maximum(total, 0)
 

@@ -36,6 +36,8 @@ class Library:
     def __init__(self, backend: Any, lt: CublasLt) -> None:
         self.backend = backend
         self.lt = lt
+        self.card = backend.driver.properties(backend.ordinal)
+        self.capability = (self.card.major, self.card.minor)
         self.places: dict[tuple[int, int, tuple[int, ...]], list[Places]] = {}
         self.marks: dict[int, int] = {}
         # Captures and measurements go over a stream of their own.

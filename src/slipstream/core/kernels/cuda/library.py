@@ -32,6 +32,8 @@ from slipstream.core.vocab.records import Kernel, Plan, Spec, TensorBase
 from slipstream.core.vocab.settings import settings
 
 WORKSPACE = 32 << 20
+# The capability of cards from which on they multiply a dtype.
+OLDEST = {"bfloat16": (8, 0)}
 # An auxiliary output's rows are so many elements or a multiple of it.
 AUXILIARY = 8
 
@@ -239,12 +241,16 @@ def _activated_product(call: Any) -> Product | str:
 def _refusal(call: Any, product: Any) -> str:
     if call.target is not None and not call.target.spec.contiguous:
         return "the target is not contiguous"
-    missing = libraries.refusal(backend_of(call.device()))
+    backend: Any = backend_of(call.device())
+    missing = libraries.refusal(backend)
     if missing:
         return missing
     dtypes = {tensor.spec.dtype for tensor in call.tensors()}
-    if len(dtypes) != 1 or next(iter(dtypes)).name not in TYPES:
+    if len(dtypes) != 1 or (dtype := next(iter(dtypes)).name) not in TYPES:
         return "the library has no product of these dtypes"
+    capability = libraries.of(backend).capability
+    if capability < OLDEST.get(dtype, capability):
+        return f"cards of capability {'.'.join(map(str, capability))} multiply no {dtype}"
     if any(not tensor.spec.numel for tensor in call.tensors()):
         return "there is nothing to multiply"
     # The kernel is made of it next.

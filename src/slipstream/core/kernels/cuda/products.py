@@ -76,8 +76,9 @@ _STORE_ACTIVATED = """const item_t addend = added[added_start + row * walk.added
             out[spot] = NARROW(result);"""
 _RELU = "const wide_t result = sum > 0 || sum != sum ? sum : 0;"
 # As the formula of gelu says, operation by operation.
-_GELU = """const float inner = 0.7978845608028654f * (sum + 0.044715f * sum * sum * sum);
-            const float result = 0.5f * sum * (1.0f + tanhf(inner));"""
+_GELU = """const wide_t cube = (wide_t)0.044715 * sum * sum * sum;
+            const wide_t inner = (wide_t)0.7978845608028654 * (sum + cube);
+            const wide_t result = (wide_t)0.5 * sum * (1 + TANH(inner));"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,7 @@ def addmm_activated(plan: Any, call: Any) -> Kernel:
                      call.spec("self"))
     return _kernel(plan, found, {
         "out": f"{'item_t* aux, ' if keeps else ''}item_t* out, const item_t* added",
+        "head": f"#define TANH {'tanh' if plan.out_spec.dtype.compute == 'f64' else 'tanhf'}\n",
         "store": store.replace("ACTIVATION", _GELU if call["use_gelu"] else _RELU)})
 
 

@@ -47,9 +47,8 @@ class Tuner:
 
     def name_of(self, product: Product) -> str:
         """Where a size class's choice is kept: it holds for one card and version of the library."""
-        backend = self.library.backend
-        card = backend.driver.properties(backend.ordinal)
-        parts = ("cublaslt", self.library.lt.version(), card.name, class_of(product))
+        library = self.library
+        parts = ("cublaslt", library.lt.version(), library.card.name, class_of(product))
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def fastest(self, call: Call) -> Any:

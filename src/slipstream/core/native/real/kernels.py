@@ -73,7 +73,7 @@ class KernelCalls(Checked):
         if ask is None:
             return ""
         status, name = ask(function)
-        return "" if status or not name else name.decode(errors="replace")
+        return "" if status else bytes(name).decode(errors="replace")
 
     def set_dynamic_shared(self, function: int, nbytes: int) -> None:
         """Allow a kernel more dynamic shared memory."""
