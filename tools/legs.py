@@ -86,8 +86,9 @@ def uncompiled() -> Count:
 
 
 def simulated() -> Count:
-    """Run the tests of the CUDA road on the simulated driver."""
-    return run_pytest("simulated", ["-n", "2", SIMULATED], environment=on_simulated())
+    """Run the tests of the CUDA road on the simulated driver, and all of the random programs."""
+    every = ["--programs", "1000", "--schedules", "20"]
+    return run_pytest("simulated", ["-n", "2", *every, SIMULATED], environment=on_simulated())
 
 
 def simulated_uncompiled() -> Count:

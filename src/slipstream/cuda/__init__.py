@@ -49,7 +49,7 @@ from slipstream.core.api.cuda.streams import (
     set_stream,
     stream,
 )
-from slipstream.cuda import driver, memory
+from slipstream.cuda import driver, memory, tunable
 from slipstream.cuda.memory import (
     CUDAPluggableAllocator,
     MemPool,
@@ -103,5 +103,5 @@ __all__ = [
     "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
     "reset_peak_host_memory_stats", "reset_peak_memory_stats", "seed", "seed_all",
     "set_device", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all",
-    "set_stream", "stream", "synchronize", "use_mem_pool",
+    "set_stream", "stream", "synchronize", "tunable", "use_mem_pool",
 ]

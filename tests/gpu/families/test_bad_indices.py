@@ -72,3 +72,10 @@ def test_the_device_lives_on() -> None:
     for _ in range(20):
         reported(lambda: x[index])
         assert host(x + 1.0).tolist() == (numbers(4, 3) + 1.0).tolist()
+
+
+def test_a_thousand_errors_in_one_process() -> None:
+    x, index = tensor(numbers(4, 3), "cuda"), tensor(BAD, "cuda")
+    for _ in range(1000):
+        reported(lambda: x[index])
+    assert host(x[tensor(np.array([2, -3]), "cuda")]).tolist() == numbers(4, 3)[[2, 0]].tolist()

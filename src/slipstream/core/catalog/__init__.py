@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slipstream.core.catalog import (
+    activated,
     activations,
     arithmetic,
     attention,
@@ -39,8 +40,8 @@ from slipstream.core.catalog import (
     viewing,
 )
 
-FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random,
-            softmax, norms, convolution, pooling, losses, entropies, activations, indexing,
+FAMILIES = (pointwise, activated, reductions, viewing, copying, creation, products,
+            random, softmax, norms, convolution, pooling, losses, entropies, activations, indexing,
             joining, masks, scattering, arithmetic, extrema, scans, statistics, sorting, uniques,
             triangles, contractions, attention, averages, batches, likelihoods,
             closeness, gates, stacking, foreach)

@@ -16,6 +16,7 @@ cdef class FormulaRule(Rule):
     cdef public bint multiple
     cdef public tuple wanted
     cdef public object joint
+    cdef public object upstream
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cdef object _value(self, Py_ssize_t source, Node node, list grads)
     cdef tuple _values(self, tuple sources, Node node, list grads)

@@ -64,14 +64,19 @@ class FormulaRule(Rule):
     multiple: bool
     wanted: tuple[str, ...]
     joint: Any
+    upstream: Any
 
     def __init__(self, op: Op, positions: tuple[int, ...]) -> None:
         super().__init__(f"{_title(op.name)}Backward0", positions)
         self.op = op
         names = op.names
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
-        wanted = {name for formula in self.formulas for name in parameters_of(formula)}
-        self.wanted = tuple(names[position] for position in positions)
+        self.upstream = op.entry.upstream
+        shared = [] if self.upstream is None else [self.upstream]
+        # Where ``grads`` are named, a result without gradient has None there.
+        self.materializes = self.upstream is None
+        wanted = {name for formula in (*self.formulas, *shared) for name in parameters_of(formula)}
+        self.wanted = tuple([names[position] for position in positions])
         self.joint = op.entry.joint if len(positions) > 1 else None
         self.saves_output = "out" in wanted
         tensors: list[tuple[int, bool]] = []
@@ -102,6 +107,9 @@ class FormulaRule(Rule):
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs; raises RuntimeError for a saved tensor that changed."""
+        if self.upstream is not None:
+            sources = self.sources_of(parameters_of(self.upstream))
+            grads = [self.upstream(*self._values(sources, node, grads)), *grads[1:]]
         if create_graph or self.eager or _lacks(grads):
             return self._with_tensors(node, grads)
         if self.joint is not None:

@@ -300,10 +300,13 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
         return _split_rows(reduction, plan, words, chunks)
     # A row of several warps has a block of its own.
     several = BLOCK // 2 // lanes if lanes <= WARP else 1
+    # A kernel that asks for no ends pays where there is much to read; small sizes share one.
+    large = rows * space.length >= LONG_ROW
     turns = _turns(reduction, plan, lanes, rows) if lanes <= WARP else 1
     plan = replace(plan, warps=lanes // WARP if lanes <= WARP else plan.threads // WARP,
                    turns=turns,
-                   exact=vectors > 0 == vectors % (batch * lanes) and rows % (several * turns) == 0)
+                   exact=large and vectors > 0 == vectors % (batch * lanes)
+                   and rows % (several * turns) == 0)
     plan = replace(plan, exact=plan.exact and (plan.again or vectors == batch * lanes))
     return [Cut(plan, words, (lanes, several), -(-rows // (several * turns)), 1)]
 

@@ -67,6 +67,7 @@ class ProgramKernel(LaunchKernel):
 
     def __init__(self, program: Program, device: Device) -> None:
         self.program = program
+        self.has_rows = program.has_rows
         self.device = device
         self.formula = Formula(program)
         self.name = f"cuda {self.formula.name}"
@@ -80,11 +81,11 @@ class ProgramKernel(LaunchKernel):
     def _alike(self) -> bool:
         """Whether all outputs fill the domain, or all have one value a row."""
         levels = {self.program.level_of(output.value) for output in self.program.outputs}
-        return len(levels) == 1 or not self.program.has_rows
+        return len(levels) == 1 or not self.has_rows
 
     def bind(self, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Launch | Staged | None:
         """The launches for sizes and strides (elements, outputs first); None for no elements."""
-        if not self.program.has_rows:
+        if not self.has_rows:
             reduced = ()
         inner = access.count_of([domain[dim] for dim in reduced])
         if self.maps:
