@@ -147,7 +147,7 @@ class CudaBackend(Backend):
             plan.kernel.run(plan, operands, numbers)
             if queue.shared:
                 # After the last launch: until then the operands are alive.
-                queue.note_uses(operands)
+                queue.note_uses(operands, queue.sequence)
         if self.blocking:
             self.wait()
 

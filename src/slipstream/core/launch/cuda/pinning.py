@@ -55,8 +55,8 @@ class Pinning:
     def copy(self, target: int, source: int, nbytes: int, kind: str, storage: Storage) -> None:
         """Submit a copy; ``storage`` is the host's side."""
         backend = self.backend
-        door.settle_storage(storage)
         queue = backend.queue()
+        self.follow(queue, storage)
         queue.send("copy")
         backend.enter()
         queue.sequence += 1
@@ -66,3 +66,19 @@ class Pinning:
         self.allocator.used(storage.address, pending.done)
         storage.pending = pending
         door.pending += 1
+
+    def follow(self, queue: Any, storage: Storage) -> None:
+        """Let the next copy of a stream come after the one that still uses a host storage.
+
+        The stream waits for it; the host has to where the copy is another device's.
+        """
+        before = storage.pending
+        if before is None:
+            return
+        if before.backend is not self.backend:
+            door.settle_storage(storage)
+            return
+        storage.pending = None
+        door.pending -= 1
+        if before.place[0] != queue.number:
+            self.backend.order_after(queue, before.event, before.place)

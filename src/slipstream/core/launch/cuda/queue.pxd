@@ -30,7 +30,7 @@ cdef class Queue:
     cdef public object workspace
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
-    cpdef object note_uses(self, tuple operands)
+    cpdef object note_uses(self, tuple operands, Py_ssize_t sequence)
     cpdef object finish(self, Launch launch, tuple numbers)
     cpdef object boundary(self)
     cpdef object send(self, str reason)

@@ -108,7 +108,7 @@ class Queue:
             self.record_operands(launch, operands, numbers)
             return
         if self.shared:
-            self.note_uses(operands)
+            self.note_uses(operands, self.sequence + 1)
         self.finish(launch, numbers)
         if exported:
             self.send("exported storage")
@@ -147,12 +147,12 @@ class Queue:
         self.sequence += 1
         self.recording = False
 
-    def note_uses(self, operands: tuple[Any, ...]) -> None:
-        """Tell the allocator which blocks this stream uses, where there are several streams."""
+    def note_uses(self, operands: tuple[Any, ...], sequence: int) -> None:
+        """Tell the allocator which blocks a launch uses, where there are several streams."""
         memory = self.owner.memory
         for tensor in operands:
             if tensor.storage.owner == self.owner.owner:
-                memory.used(tensor.storage.address, self.number, self.sequence + 1)
+                memory.used(tensor.storage.address, self.number, sequence)
 
     def finish(self, launch: Launch, numbers: tuple[Any, ...]) -> None:
         """Add the launch whose addresses are written, and send where a window ends."""
