@@ -42,7 +42,8 @@ from slipstream.core.vocab.records import Kernel, Plan, TensorBase
 # The names of `kernels.cpu.random.LAWS`, and how many values a counter gives: float32, float64.
 LAWS = {"uniform": (4, 2), "normal": (4, 2), "exponential": (4, 2), "integers": (2, 2),
         "bernoulli": (4, 4)}
-STREAM = ("i64", "i64")
+# A capture finds the words that a replay draws anew by these classes.
+STREAM = ("seed", "base")
 MASK = (1 << 64) - 1
 
 

@@ -21,6 +21,7 @@ cdef class CudaBackend(Backend):
     cdef public object slot
     cdef public object staging
     cdef public object order
+    cdef public object edges
     cdef public object pinning
     cdef public object pinned
     cdef public object lock

@@ -39,7 +39,9 @@ class Queue:
 
     ``stream`` is the driver's handle; ``number`` counts the streams of the device;
     ``sequence`` counts what was recorded; ``deferred`` is False where the handle was given away
-    or came from outside: then every launch is sent at once.
+    or came from outside: then every launch is sent at once; ``workspace`` is memory for library
+    calls, made when it is first wanted; ``capture`` what launches become nodes of, while a user
+    captures a graph; ``scratches`` memory of the op that is recorded, where streams are several.
     """
 
     owner: Any
@@ -62,6 +64,8 @@ class Queue:
     spare: Window
     lock: Any
     workspace: Any
+    capture: Any
+    scratches: list[int]
 
     def __init__(self, owner: Any, stream: int, number: int) -> None:
         self.owner = owner
@@ -83,8 +87,9 @@ class Queue:
         self.shared = False
         self.mark = 0
         self.ticks = 0
-        # Memory that library calls of this stream may use; made when it is first wanted.
         self.workspace = None
+        self.capture = None
+        self.scratches = []
         # One thread at a time sends: the driver is called without the interpreter's lock.
         self.lock = threading.RLock()
 
@@ -109,6 +114,8 @@ class Queue:
             return
         if self.shared:
             self.note_uses(operands, self.sequence + 1)
+        if self.capture is not None:
+            self.capture.hold(operands)
         self.finish(launch, numbers)
         if exported:
             self.send("exported storage")
@@ -131,18 +138,7 @@ class Queue:
 
     def mend(self) -> None:
         """Leave the window as it was before a record that was interrupted."""
-        window: Window = self.window
-        count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
-        if self.simulated:
-            count = min(count, len(window.moments))
-        for steps, kept in ((window.launches, count), (window.ends, count),
-                            (window.sites, 2 * count), (window.moments, count)):
-            del steps[kept:]
-        window.words.cut(window.ends[-1] if count else 0)
-        window.key = self.mark = 0
-        for launch in window.launches:
-            self.mark = launch.mark
-            window.key = mixed(window.key, self.mark)
+        self.mark = mended(self.window, self.simulated)
         # Whether the last one was counted is not known: numbers may be left out, not used twice.
         self.sequence += 1
         self.recording = False
@@ -153,6 +149,8 @@ class Queue:
         for tensor in operands:
             if tensor.storage.owner == self.owner.owner:
                 memory.used(tensor.storage.address, self.number, sequence)
+        while self.scratches:
+            memory.used(self.scratches.pop(), self.number, sequence)
 
     def finish(self, launch: Launch, numbers: tuple[Any, ...]) -> None:
         """Add the launch whose addresses are written, and send where a window ends."""
@@ -187,7 +185,7 @@ class Queue:
             self.asleep = False
             watchdog.wake.set()
         count: cython.Py_ssize_t = len(window.launches)
-        if count >= MOST or not self.deferred:
+        if count >= MOST or not self.deferred or self.capture is not None:
             self.send("")
         elif count >= LEAST and mark != self.mark:
             # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
@@ -241,6 +239,9 @@ class Queue:
         count: cython.Py_ssize_t = len(window.launches)
         graph: Graph | None = None
         self.owner.enter()
+        if self.capture is not None:
+            self.capture.take(self, window)
+            return
         self.counts.windows += 1
         if not self.owner.memo:
             reason = "memo off"
@@ -300,13 +301,17 @@ class Queue:
         with self.lock:
             if self.sending or len(self.window.launches) == self.window.drained:
                 return
-            self.sending = True
-            try:
-                self.owner.enter()
-                self.launch_rest(self.window, "drained")
-            finally:
-                self.sending = False
+            self.drain_now()
         self.owner.check()
+
+    def drain_now(self) -> None:
+        """Drain; the lock is held."""
+        self.sending = True
+        try:
+            self.owner.enter()
+            self.launch_rest(self.window, "drained")
+        finally:
+            self.sending = False
 
     def tick(self) -> bool:
         """The watchdog's look: whether anything was recorded since the last."""
@@ -322,14 +327,25 @@ class Queue:
             return
         try:
             if not self.sending and not self.recording:
-                self.sending = True
-                try:
-                    self.owner.enter()
-                    self.launch_rest(self.window, "drained")
-                finally:
-                    self.sending = False
+                self.drain_now()
         finally:
             self.lock.release()
+
+
+def mended(window: Window, simulated: bool) -> int:
+    """Cut a window behind its last whole record; the mark of that launch."""
+    count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
+    if simulated:
+        count = min(count, len(window.moments))
+    for steps, kept in ((window.launches, count), (window.ends, count),
+                        (window.sites, 2 * count), (window.moments, count)):
+        del steps[kept:]
+    window.words.cut(window.ends[-1] if count else 0)
+    mark = window.key = 0
+    for launch in window.launches:
+        mark = launch.mark
+        window.key = mixed(window.key, mark)
+    return mark
 
 
 def mixed(key: int, mark: int) -> int:
