@@ -160,7 +160,7 @@ def test_a_generator_has_to_be_registered() -> None:
 # -- memory ---------------------------------------------------------------------------------------
 def test_what_captured_work_uses_lives_as_long_as_the_graph() -> None:
     x = ss.arange(100.0, device="cuda")
-    graph, total = captured(lambda: (x * x).sum())
+    graph, total = captured(lambda x=x: (x * x).sum())
     del x
     gc.collect()
     others = [ss.full((100,), 7.0, device="cuda") for _ in range(8)]

@@ -1,4 +1,4 @@
-"""Tensors and the world outside: NumPy, Python numbers, DLPack, copies between devices."""
+"""Tensors and the world outside: NumPy, Python numbers, copies between devices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.api.handing import Lease, export, typestr
 from slipstream.core.catalog.table import ops
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
@@ -38,8 +39,8 @@ class UntypedStorage:
         return self._storage.nbytes
 
     def data_ptr(self) -> int:
-        """Its address."""
-        return self._storage.address
+        """Its address; other code may read and write there."""
+        return export(self._storage)
 
     @property
     def device(self) -> Device:
@@ -57,18 +58,14 @@ class Owner:
     """Keeps a tensor's storage alive under an array, and tells NumPy where the memory lies."""
 
     def __init__(self, tensor: TensorBase, writable: bool) -> None:
-        self.storage = tensor.storage
+        self.lease = Lease(tensor.storage)
         spec = tensor.spec
         itemsize = spec.itemsize
         self.__array_interface__ = {
-            "shape": spec.shape, "version": 3, "typestr": _typestr(spec.dtype),
+            "shape": spec.shape, "version": 3, "typestr": typestr(spec.dtype),
             "strides": tuple(step * itemsize for step in spec.strides),
             "data": (tensor.storage.address + tensor.offset * itemsize, not writable),
         }
-
-
-def _typestr(dtype: DType) -> str:
-    return "<V2" if dtype is dtypes.bfloat16 else dtype.numpy.str
 
 
 def shared_array(tensor: Any) -> np.ndarray:
@@ -151,15 +148,6 @@ def wrap(spec: Any, storage: Storage, offset: int = 0) -> Any:
     out.record = None
     out.base = None
     return out
-
-
-def address_of(self: Any) -> int:
-    """The address of the first element, 0 for none."""
-    if not self.spec.numel:
-        return 0
-    wait(self.spec.device, "data_ptr")
-    door.settle_storage(self.storage)
-    return self.storage.address + self.offset * self.spec.itemsize
 
 
 # What reads one element where the host may at once; ctypes has no type for the other dtypes.
@@ -558,32 +546,4 @@ def copy_from_device(self: Any, source: Any) -> bool:
     return True
 
 
-# -- DLPack --------------------------------------------------------------------------------------
-def dlpack_device(self: Any) -> tuple[int, int]:
-    """(device type, index) in DLPack's numbering: 1 is the CPU."""
-    if self.spec.device is not CPU:
-        raise BufferError(f"no DLPack device for {self.spec.device}")
-    return 1, 0
-
-
-def dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
-           copy: bool | None = None) -> Any:
-    """A DLPack capsule over the tensor's memory (versioned where the consumer asks for 1.x)."""
-    if tape.requires_grad(self):
-        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if self.spec.dtype is dtypes.bfloat16:
-        raise BufferError("bfloat16 cannot be exported through NumPy's DLPack")
-    dlpack_device(self)
-    source = self.clone() if copy else self
-    keywords = {} if max_version is None else {"max_version": max_version}
-    if source.storage.read_only and max_version is None:
-        raise BufferError("a read-only tensor needs a DLPack 1.x consumer")
-    return shared_array(source).__dlpack__(**keywords)
-
-
-def from_dlpack(source: Any) -> Any:
-    """A tensor that shares the memory of any object with ``__dlpack__`` on the CPU."""
-    return from_numpy(np.from_dlpack(source))
-
-
-__all__ = ["array_of", "from_dlpack", "from_numpy", "tensor"]
+__all__ = ["array_of", "from_numpy", "tensor"]

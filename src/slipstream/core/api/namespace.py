@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 from typing import Any
 
-from slipstream.core.api import defaults, install, interop, options, random
+from slipstream.core.api import defaults, dlpack, install, interop, options, random
 from slipstream.core.api.explain import describe_plan, explain, time_shares
 from slipstream.core.api.printing import get_printoptions, printoptions, set_printoptions
 from slipstream.core.api.tensor import Size, Tensor
@@ -22,7 +22,7 @@ install.install()
 tensor = interop.tensor
 as_tensor = interop.as_tensor
 from_numpy = interop.from_numpy
-from_dlpack = interop.from_dlpack
+from_dlpack = dlpack.from_dlpack
 UntypedStorage = interop.UntypedStorage
 device = Device
 dtype = DType

@@ -24,10 +24,10 @@ from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.modes import ModeState, ModeTable
 from slipstream.core.vocab.modes import modes as mode_table
-from slipstream.core.vocab.records import Backend, Plan, Storage, owners
+from slipstream.core.vocab.records import Backend, Plan, Storage, TensorBase, owners
 from slipstream.core.vocab.settings import settings
 
-__all__ = ["CudaBackend", "LaunchKernel", "ModeState", "ModeTable", "Queue", "make"]
+__all__ = ["CudaBackend", "LaunchKernel", "ModeState", "ModeTable", "Queue", "TensorBase", "make"]
 
 
 # Bytes of workspace of a stream: what NVIDIA recommends for Hopper.
@@ -157,8 +157,18 @@ class CudaBackend(Backend):
                 queue.note_uses(operands, queue.sequence)
             if queue.capture is not None:
                 queue.capture.hold(operands)
+            self.send_exported(queue, operands)
         if self.blocking and self.queue().capture is None:
             self.wait()
+
+    def send_exported(self, queue: Queue, operands: tuple[Any, ...]) -> None:
+        """Send what was recorded where other code has memory that it touches."""
+        tensor: TensorBase
+        for each in operands:
+            tensor = each
+            if tensor.storage.exported:
+                queue.send("exported storage")
+                return
 
     def record_operands(self, launch: Launch, operands: tuple[Any, ...],
                         numbers: tuple[Any, ...]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.words import Words
+from slipstream.core.launch.door import door
 from slipstream.core.memory.pools import Pool
 from slipstream.core.native.driver import DriverError
 from slipstream.core.vocab.records import Storage
@@ -39,7 +40,7 @@ class CapturedGraph:
     """A graph that a user's object owns.
 
     ``held``: storages that captured work uses outside of the pool; ``hosts``: pinned ones that its
-    copies fill or read; ``generators``: with how many counters a replay takes from each.
+    copies fill (``filled``) or read; ``generators``: each with how many counters a replay takes.
     """
 
     def __init__(self, backend: Any, pool: Pool) -> None:
@@ -51,6 +52,7 @@ class CapturedGraph:
         self.draws: list[Draw] = []
         self.held: dict[int, Storage] = {}
         self.hosts: list[Storage] = []
+        self.filled: list[Storage] = []
         self.children: list[int] = []
         self.generators: list[tuple[Any, int]] = []
         self.launches: list[Launch | None] = []
@@ -105,6 +107,9 @@ class CapturedGraph:
         self.count()
         if self.hosts:
             backend.pins().note(queue, self.hosts)
+        for storage in self.filled:
+            if storage.exported:
+                door.settle_storage(storage)
         backend.check()
         if backend.blocking:
             backend.wait()
@@ -159,6 +164,7 @@ class CapturedGraph:
         self.children = []
         self.held.clear()
         self.hosts.clear()
+        self.filled.clear()
         self.steps.clear()
         self.draws.clear()
         if self.memory is not None:

@@ -16,7 +16,7 @@ from slipstream.core.launch.cuda.captured import CapturedGraph, Draw, Step
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.memory.pools import Pool, routes_of
-from slipstream.core.native.driver import DriverError
+from slipstream.core.native.driver import TO_HOST, DriverError
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
 
@@ -159,6 +159,8 @@ class Capture:
         self.note(queue, node, f"copy of {copied[2]} bytes", None, (state.code, state.instruction))
         if all(each is not storage for each in self.made.hosts):
             self.made.hosts.append(storage)
+        if copied[3] == TO_HOST:
+            self.made.filled.append(storage)
 
     def library(self, queue: Any, name: str, call: Any) -> None:
         """Add a library's call, which the driver captures, as a graph inside the graph."""

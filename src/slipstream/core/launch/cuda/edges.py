@@ -9,6 +9,9 @@ from slipstream.core.launch.cuda.capturing import CapturedPlace, join, refuse_ca
 from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.native.driver import DriverError
 
+# Driver handles of streams that nobody made: the legacy default stream is 1, the threads' own 2.
+PER_THREAD = 2
+
 
 class Edges:
     """Records and waits for the events of one device's streams."""
@@ -102,6 +105,36 @@ class Edges:
         queue.drain()
         done: bool = self.driver.query_stream(queue.stream)
         return done
+
+    def let_follow(self, stream: int) -> int | None:
+        """Let other code's stream come after what the current one holds; the stream's handle.
+
+        None where the host waited instead, as the driver knows no such stream.
+        """
+        queue = self.backend.queue()
+        for each in self.backend.queues:
+            if each.stream == stream:
+                if each is not queue:
+                    self.follow(each, queue)
+                return stream
+        self.backend.forbid_capture(queue, "its memory is handed to another stream")
+        if self.driver.name == "simulated" and stream <= PER_THREAD:
+            self.wait_queue(queue)
+            return None
+        handle, _ = self.record_event(queue, 0, False, False)
+        try:
+            self.driver.stream_wait_event(stream, handle)
+        finally:
+            self.driver.destroy_event(handle)
+        return stream
+
+    def follow(self, later: Queue, earlier: Queue) -> None:
+        """Let a stream's later work start only after another's work so far."""
+        handle, place = self.record_event(earlier, 0, False, False)
+        try:
+            self.order_after(later, handle, place)
+        finally:
+            self.driver.destroy_event(handle)
 
     def forget_event(self, handle: int) -> None:
         """Give an event back."""

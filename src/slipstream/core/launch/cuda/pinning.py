@@ -50,8 +50,13 @@ class Pinning:
         self.copy(target, source, nbytes, TO_DEVICE, storage)
 
     def to_host(self, storage: Storage, target: int, source: int, nbytes: int) -> None:
-        """Copy into pinned memory in the order of the current stream."""
+        """Copy into pinned memory in the order of the current stream.
+
+        The host waits where other code has the memory: it would not know of the copy.
+        """
         self.copy(target, source, nbytes, TO_HOST, storage)
+        if storage.exported:
+            door.settle_storage(storage)
 
     def copy(self, target: int, source: int, nbytes: int, kind: str, storage: Storage) -> None:
         """Submit a copy; ``storage`` is the host's side."""

@@ -43,15 +43,12 @@ class TemplateKernel(Kernel):
         queue: Queue = backend.queue()
         tensor: TensorBase
         storage: Storage
-        exported: cython.bint = False
         fits: cython.bint = True
         for operand in operands:
             tensor = operand
             storage = tensor.storage
             if (storage.address + tensor.offset * tensor.spec.itemsize) % self.alignment:
                 fits = False
-            if storage.exported:
-                exported = True
         for number in numbers:
             if number != 1:
                 fits = False
@@ -62,8 +59,6 @@ class TemplateKernel(Kernel):
         space: cython.size_t = backend.workspace()
         for launch in self.launches:
             self.record(queue, launch, operands, space)
-        if exported:
-            queue.send("exported storage")
 
     def record(self, queue: Queue, launch: Launch, operands: tuple[Any, ...],
                space: cython.size_t) -> None:
