@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.api.handing import Lease, export, typestr
+from slipstream.core.catalog import copying
 from slipstream.core.catalog.table import ops
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
-from slipstream.core.launch.door import backend_of, backends, door
+from slipstream.core.launch.door import backend_of, door
 from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.specs import specs
@@ -239,9 +240,10 @@ def tensor(data: Any, *, dtype: DType | None = None, device: Any = None,
     """
     if isinstance(data, TensorBase):
         made = to(data.detach().clone(), device, dtype)  # type: ignore[attr-defined]
-        return made.requires_grad_(requires_grad)
-    array = array_of_data(data, dtype)
-    made = copied(array, _target_device(device))
+    else:
+        made = copied(array_of_data(data, dtype), _target_device(device))
+    if pin_memory:
+        made = ops.pinned.call((made, None), None)
     return made.requires_grad_(True) if requires_grad else made
 
 
@@ -385,11 +387,11 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     ``copy`` and ``memory_format``.
     """
     dtype, device, rest = _parse_to(self, args, dict(kwargs))
-    copy_wanted, memory_format = rest
+    copy_wanted, memory_format, hurry = rest
     spec = self.spec
     out = self
     if device is not None and device is not spec.device:
-        out = moved(self, device)
+        out = hurried(self) if hurry and device is CPU else moved(self, device)
     if dtype is not None and dtype is not spec.dtype:
         keywords = {} if memory_format is None else {"memory_format": memory_format}
         return ops.to_dtype.call((out, dtype), keywords)
@@ -417,17 +419,31 @@ def _parse_to(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     other = kwargs.pop("other", None)
     if other is not None:
         dtype, device = other.spec.dtype, other.spec.device
-    kwargs.pop("non_blocking", None)
+    hurry = kwargs.pop("non_blocking", bool(flags and flags[0]))
     copy_wanted = kwargs.pop("copy", flags[1] if len(flags) > 1 and flags[0] is not None else False)
     memory_format = kwargs.pop("memory_format", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
-    return dtype, None if device is None else Device(device), (bool(copy_wanted), memory_format)
+    rest = (bool(copy_wanted), memory_format, bool(hurry))
+    return dtype, None if device is None else Device(device), rest
 
 
 def moved(self: Any, device: Device) -> Any:
     """The tensor's elements on another device."""
     return ops.to_device.call((self, device), None)
+
+
+def hurried(self: Any) -> Any:
+    """The elements in pinned memory of the CPU; what reads them waits, the host goes on until then.
+
+    As `moved` where they cannot come so.
+    """
+    if self.spec.device.type == "cuda" and self.spec.contiguous and not tape.requires_grad(self):
+        made = copying.pinned_memory(
+            specs.contiguous(CPU, self.spec.dtype, self.spec.shape), self.spec.device)
+        if copy_from_device(made, self):
+            return made
+    return moved(self, CPU)
 
 
 def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
@@ -507,24 +523,12 @@ def pin_memory(self: Any, device: Any = None) -> Any:
 
     Raises RuntimeError for a tensor that is not on the CPU, and where there is no CUDA driver.
     """
-    if self.spec.device is not CPU:
-        raise RuntimeError(f"cannot pin '{self.spec!r}': only dense CPU tensors can be pinned")
-    if is_pinned(self):
-        return self
-    backend: Any = backend_of(Device("cuda" if device is None else device))
-    pins = backend.pins()
-    spec = specs.contiguous(CPU, self.spec.dtype, self.spec.shape)
-    storage = Storage(CPU, pins.allocator.allocate(spec.nbytes), spec.nbytes, pins.owner)
-    made = wrap(spec, storage)
-    ops.copy.call_inplace((made, self.detach(), False), None)
-    return made
+    return ops.pinned.call((self, device), None)
 
 
 def is_pinned(self: Any, device: Any = None) -> bool:
     """Whether the tensor lies in pinned memory of a CUDA device."""
-    pinned = {getattr(getattr(backend, "pinning", None), "owner", None)
-              for backend in backends.values()}
-    return self.storage.owner in pinned - {None}
+    return copying.is_pinned(self)
 
 
 def copy_from_device(self: Any, source: Any) -> bool:
