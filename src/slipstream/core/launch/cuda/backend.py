@@ -237,6 +237,16 @@ class CudaBackend(Backend):
         self.check()
         return data
 
+    def read_into(self, target: int, address: int, nbytes: int) -> None:
+        """The same into memory of the host."""
+        queue = self.queue()
+        self.forbid_capture(queue, "its elements are read")
+        queue.send("wait")
+        self.enter()
+        self.staging.read_into(target, address, nbytes, queue.stream)
+        self.order.host_waited(self.order.snapshot(queue))
+        self.check()
+
     def write(self, address: int, data: Any) -> None:
         """Copy bytes of the host to device memory in order; the host may go on at once."""
         queue = self.queue()
