@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from slipstream.core.api import history, indexing, interop, methods, text
+from slipstream.core.api import dlpack, handing, history, indexing, interop, methods, text
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
 from slipstream.core.engine.tape import tape
@@ -118,7 +118,7 @@ class Tensor(Methods):
 
     def data_ptr(self) -> int:
         """The address of the first element; other code may read and write there."""
-        return interop.address_of(self)
+        return handing.address_of(self)
 
     def untyped_storage(self) -> interop.UntypedStorage:
         """The storage, as bytes."""
@@ -230,8 +230,9 @@ class Tensor(Methods):
     tolist = interop.tolist
     numpy = interop.to_numpy
     __array__ = interop.as_array
-    __dlpack__ = interop.dlpack
-    __dlpack_device__ = interop.dlpack_device
+    __dlpack__ = dlpack.dlpack
+    __dlpack_device__ = dlpack.dlpack_device
+    __cuda_array_interface__ = property(handing.cuda_array_interface)
     __bool__ = interop.truth
     __int__ = interop.as_int
     __index__ = interop.as_index

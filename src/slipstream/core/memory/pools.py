@@ -130,6 +130,12 @@ class Pool:
         made.follow(owner)
         return made
 
+    def hold(self, owner: DeviceAllocator) -> DeviceAllocator:
+        """A graph's replays use the pool's memory on a device from here on; its allocator."""
+        memory = self.on(owner)
+        memory.hold(owner)
+        return memory
+
     def let_go(self) -> None:
         """Nobody enters the pool any more: what is not in use goes back when memory runs out.
 
@@ -137,6 +143,9 @@ class Pool:
         """
         for allocator in self.allocators.values():
             allocator.leave_behind()
+
+    def __del__(self) -> None:
+        self.let_go()
 
 
 class Routes:

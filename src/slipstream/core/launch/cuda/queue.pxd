@@ -33,9 +33,11 @@ cdef class Queue:
     cdef public Py_ssize_t repeats
     cdef public object lock
     cdef public object workspace
+    cdef public object capture
+    cdef public list scratches
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
-    cpdef object note_uses(self, tuple operands)
+    cpdef object note_uses(self, tuple operands, Py_ssize_t sequence)
     cpdef object note_waiting(self)
     cpdef object finish(self, Launch launch, tuple numbers)
     cpdef object boundary(self)

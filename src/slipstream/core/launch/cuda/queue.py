@@ -44,7 +44,9 @@ class Queue:
 
     ``stream`` is the driver's handle; ``number`` counts the streams of the device;
     ``sequence`` counts what was recorded; ``deferred`` is False where the handle was given away
-    or came from outside: then every launch is sent at once.
+    or came from outside: then every launch is sent at once; ``workspace`` is memory for library
+    calls, made when it is first wanted; ``capture`` what launches become nodes of, while a user
+    captures a graph; ``scratches`` memory of the op that is recorded, where streams are several.
     """
 
     owner: Any
@@ -71,6 +73,8 @@ class Queue:
     spare: Window
     lock: Any
     workspace: Any
+    capture: Any
+    scratches: list[int]
 
     def __init__(self, owner: Any, stream: int, number: int) -> None:
         self.owner = owner
@@ -100,6 +104,8 @@ class Queue:
         self.repeats = 0
         # Memory that library calls of this stream may use; made when it is first wanted.
         self.workspace = None
+        self.capture = None
+        self.scratches = []
         # One thread at a time sends: the driver is called without the interpreter's lock.
         self.lock = threading.RLock()
 
@@ -123,7 +129,9 @@ class Queue:
             self.record_operands(launch, operands, numbers)
             return
         if self.shared:
-            self.note_uses(operands)
+            self.note_uses(operands, self.sequence + 1)
+        if self.capture is not None:
+            self.capture.hold(operands)
         self.finish(launch, numbers)
         if exported:
             self.send("exported storage")
@@ -146,18 +154,7 @@ class Queue:
 
     def mend(self) -> None:
         """Leave the window as it was before a record that was interrupted."""
-        window: Window = self.window
-        count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
-        if self.simulated:
-            count = min(count, len(window.moments))
-        for steps, kept in ((window.launches, count), (window.ends, count),
-                            (window.sites, 2 * count), (window.moments, count)):
-            del steps[kept:]
-        window.words.cut(window.ends[-1] if count else 0)
-        window.key = self.mark = 0
-        for launch in window.launches:
-            self.mark = launch.mark
-            window.key = mixed(window.key, self.mark)
+        self.mark = mended(self.window, self.simulated)
         # Whether the last one was counted is not known: numbers may be left out, not used twice.
         self.sequence += 1
         self.repeats = 0
@@ -168,12 +165,14 @@ class Queue:
         """Tell the watch how many launches have not gone out."""
         self.beat.note_waiting(len(self.window.launches) - self.window.drained)
 
-    def note_uses(self, operands: tuple[Any, ...]) -> None:
-        """Tell the allocator which blocks this stream uses, where there are several streams."""
+    def note_uses(self, operands: tuple[Any, ...], sequence: int) -> None:
+        """Tell the allocator which blocks a launch uses, where there are several streams."""
         memory = self.owner.memory
         for tensor in operands:
             if tensor.storage.owner == self.owner.owner:
-                memory.used(tensor.storage.address, self.number, self.sequence + 1)
+                memory.used(tensor.storage.address, self.number, sequence)
+        while self.scratches:
+            memory.used(self.scratches.pop(), self.number, sequence)
 
     def finish(self, launch: Launch, numbers: tuple[Any, ...]) -> None:
         """Add the launch whose addresses are written, and send where a window ends."""
@@ -211,7 +210,7 @@ class Queue:
             self.asleep = False
             watchdog.wake.set()
         count: cython.Py_ssize_t = len(window.launches)
-        if count >= MOST or not self.deferred:
+        if count >= MOST or not self.deferred or self.capture is not None:
             self.send("")
         elif count >= LEAST and mark != self.mark:
             # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
@@ -275,6 +274,9 @@ class Queue:
         count: cython.Py_ssize_t = len(window.launches)
         graph: Graph | None = None
         self.owner.enter()
+        if self.capture is not None:
+            self.capture.take(self, window)
+            return
         self.counts.windows += 1
         if not self.owner.memo:
             reason = "memo off"
@@ -334,14 +336,18 @@ class Queue:
         with self.lock:
             if self.sending or len(self.window.launches) == self.window.drained:
                 return
-            self.sending = True
-            try:
-                self.owner.enter()
-                self.launch_rest(self.window, "drained")
-            finally:
-                self.sending = False
-                self.note_waiting()
+            self.drain_now()
         self.owner.check()
+
+    def drain_now(self) -> None:
+        """Drain; the lock is held."""
+        self.sending = True
+        try:
+            self.owner.enter()
+            self.launch_rest(self.window, "drained")
+        finally:
+            self.sending = False
+            self.note_waiting()
 
     def tick(self) -> bool:
         """The watchdog's look: whether anything was recorded since the last."""
@@ -357,15 +363,25 @@ class Queue:
             return
         try:
             if not self.sending and not self.recording:
-                self.sending = True
-                try:
-                    self.owner.enter()
-                    self.launch_rest(self.window, "drained")
-                finally:
-                    self.sending = False
-                    self.note_waiting()
+                self.drain_now()
         finally:
             self.lock.release()
+
+
+def mended(window: Window, simulated: bool) -> int:
+    """Cut a window behind its last whole record; the mark of that launch."""
+    count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
+    if simulated:
+        count = min(count, len(window.moments))
+    for steps, kept in ((window.launches, count), (window.ends, count),
+                        (window.sites, 2 * count), (window.moments, count)):
+        del steps[kept:]
+    window.words.cut(window.ends[-1] if count else 0)
+    mark = window.key = 0
+    for launch in window.launches:
+        mark = launch.mark
+        window.key = mixed(window.key, mark)
+    return mark
 
 
 def mixed(key: int, mark: int) -> int:

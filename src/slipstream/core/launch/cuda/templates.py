@@ -46,15 +46,12 @@ class TemplateKernel(Kernel):
         queue: Queue = backend.queue()
         tensor: TensorBase
         storage: Storage
-        exported: cython.bint = False
         fits: cython.bint = True
         for operand in operands:
             tensor = operand
             storage = tensor.storage
             if (storage.address + tensor.offset * tensor.spec.itemsize) % self.alignment:
                 fits = False
-            if storage.exported:
-                exported = True
         for number in numbers:
             if number != 1:
                 fits = False
@@ -64,8 +61,6 @@ class TemplateKernel(Kernel):
         space: cython.size_t = backend.workspace()
         for launch in self.launches:
             self.record(queue, launch, operands, space)
-        if exported:
-            queue.send("exported storage")
 
     def run_own(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Launch our own kernel."""

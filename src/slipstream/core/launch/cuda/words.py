@@ -62,7 +62,10 @@ class Words:
         return before != self.items[place]
 
     def append_number(self, cls: str, value: Any) -> None:
-        """Add a run-time number of a class that numbers have: b1, i64, f32, f64, c128."""
+        """Add a run-time number of a class that numbers have.
+
+        b1, i64, f32, f64, c128; seed and base of a stream of random numbers.
+        """
         if cls == "f64":
             self.append_double(value)
         elif cls == "f32":
