@@ -108,14 +108,14 @@ define(Entry(
     reference=lambda x, dim: np.cumsum(x, dim), inplace=True, out=True,
     doc="Running sums along dim; integers and bools give int64, in place their own dtype.",
 ), cpu=looped(lines.SUM, scanning.accumulated(np.add), "numpy add.accumulate"),
-   )
+   cuda="scans.scan")
 define(Entry(
     f"cumprod(Tensor self, {_SUM})", INDEX, shape=_summed, check=check_dim, path="cumprod",
     gradient={"self": lambda g, self, dim: prod_slope(g, self, dim)}, samples=samples.rows,
     reference=lambda x, dim: np.cumprod(x, dim), inplace=True, out=True,
     doc="Running products along dim; dtypes as for cumsum; the gradient is right at zeros.",
 ), cpu=looped(lines.PRODUCT, scanning.accumulated(np.multiply), "numpy multiply.accumulate"),
-   )
+   cuda="scans.scan")
 
 
 def _recurrence_factors(g: Any, self: Any, factors: Any, out: Any, dim: int) -> Any:
@@ -138,7 +138,7 @@ define(Entry(
               "factors": _recurrence_factors},
     dtypes=("float", "complex"),
     doc="y[i] = self[i] + factors[i] y[i + 1] along dim, from its end.",
-), cpu=along("numpy, by doubling", scanning.recurrence))
+), cpu=along("numpy, by doubling", scanning.recurrence), cuda="scans.scan")
 
 
 def _check_order(call: Any) -> None:
@@ -156,7 +156,7 @@ for _name, _ufunc, _way in (("cummax", np.maximum, lines.HIGHEST),
             (ops.new_zeros.call((grads[1], self_spec.shape), None), dim, out, grads[1]), None)},
         dtypes=REAL, doc="Places, then values, of the running extremum; the last of equals.",
     ), cpu=looped(_way, scanning.extremes(_ufunc), f"numpy {_ufunc.__name__}.accumulate"),
-       )
+       cuda="scans.scan")
 
     def _running(self: Any, dim: int, name: str = _name) -> Any:
         places, values = getattr(ops, f"{name}_places").call((self, dim), None)
@@ -204,7 +204,7 @@ define(Entry(
     reference=lambda x, dim: np.logaddexp.accumulate(x, dim),
     doc="log of the running sums of exp(self) along dim, without overflow.",
 ), cpu=looped(lines.LOGSUM, scanning.logsumexps, "numpy logaddexp.accumulate"),
-   )
+   cuda="scans.scan")
 
 
 def _diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
