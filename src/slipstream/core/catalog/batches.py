@@ -69,10 +69,25 @@ define(Entry(
 ))
 
 
+# The factor of a channel is found once, not for each element.
+define(Entry(
+    "scale_channels(Tensor self, Tensor mean, Tensor scale, Tensor? bias)", POINTWISE,
+    formula=lambda self, mean, scale, bias: _plus((self - mean) * scale, bias),
+    gradient={"self": lambda g, scale: g * scale, "mean": lambda g, scale: -(g * scale),
+              "scale": lambda g, self, mean: g * (self - mean), "bias": lambda g: g},
+    promotion=own_dtype, path="", method=False, dtypes=("float",),
+    doc="(self - mean) * scale + bias.",
+))
+
+
+def _plus(value: Any, bias: Any) -> Any:
+    return value if bias is None else value + bias
+
+
 def _scaled(*operands: Any) -> Any:
     self, mean, variance, weight, bias, eps = operands
     out = _times((self - mean) * (variance + eps).rsqrt(), weight)
-    return out if bias is None else out + bias
+    return _plus(out, bias)
 
 
 def _times(value: Any, weight: Any) -> Any:
@@ -126,9 +141,7 @@ def _batch_norm(self: Any, running_mean: Any, running_var: Any, weight: Any, bia
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when "
                                "training=False")
-        return ops.scale_and_shift.call(
-            (self, along_channels(running_mean, rank), along_channels(running_var, rank), scale,
-             shift, eps), None)
+        return _by_statistics(self, (running_mean, running_var), (scale, shift), eps)
     dims = (0, *range(2, rank))
     count = math.prod(self.spec.shape[dim] for dim in dims)
     if count == 1:
@@ -137,6 +150,18 @@ def _batch_norm(self: Any, running_mean: Any, running_var: Any, weight: Any, bia
     if running_mean is not None or running_var is not None:
         _track(self, (running_mean, running_var), dims, (momentum, count))
     return ops.normalize_dims.call((self, scale, shift, dims, eps), None)
+
+
+def _by_statistics(self: Any, running: tuple[Any, Any], affine: tuple[Any, Any],
+                   eps: float) -> Any:
+    """(self - mean) / sqrt(variance + eps) * weight + bias."""
+    mean, variance = [along_channels(each, self.spec.ndim) for each in running]
+    weight, bias = affine
+    # On CUDA one launch costs more than a root for each element.
+    if self.spec.device.type != "cuda" and variance.spec.dtype.itemsize >= 4:
+        factor = ops.rsqrt.call((variance + eps,), None)
+        return ops.scale_channels.call((self, mean, _times(factor, weight), bias), None)
+    return ops.scale_and_shift.call((self, mean, variance, weight, bias, eps), None)
 
 
 def _track(self: Any, running: tuple[Any, Any], dims: Any, facts: tuple[float, int]) -> None:
