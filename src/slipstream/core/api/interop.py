@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch.numbers import check_fits
+from slipstream.core.dispatch.writing import hold_on
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
 from slipstream.core.launch.door import backend_of, backends, door
@@ -20,6 +22,9 @@ from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.dtypes import BY_NUMPY, DType
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage, TensorBase
+
+
+LARGEST = 2**63 - 1
 
 
 class UntypedStorage:
@@ -57,7 +62,7 @@ class Owner:
     """Keeps a tensor's storage alive under an array, and tells NumPy where the memory lies."""
 
     def __init__(self, tensor: TensorBase, writable: bool) -> None:
-        self.storage = tensor.storage
+        self.hold = hold_on(tensor.storage)
         spec = tensor.spec
         itemsize = spec.itemsize
         self.__array_interface__ = {
@@ -143,8 +148,7 @@ def _extent(array: np.ndarray, strides: tuple[int, ...]) -> tuple[int, int, int]
 
 def wrap(spec: Any, storage: Storage, offset: int = 0) -> Any:
     """A tensor over a storage."""
-    cls = tape.tensor_class
-    out = cls.__new__(cls)
+    out: Any = TensorBase.__new__(tape.tensor_class)
     out.spec = spec
     out.storage = storage
     out.offset = offset
@@ -231,8 +235,14 @@ def as_index(self: Any) -> int:
 
 
 def as_float(self: Any) -> float:
-    """float(tensor)."""
-    return float(item(self))
+    """float(tensor); RuntimeError where an imaginary part would be lost."""
+    value = item(self)
+    if isinstance(value, complex):
+        if value.imag:
+            raise RuntimeError("value cannot be converted to type double without overflow: it is "
+                               f"complex: {value}")
+        value = value.real
+    return float(value)
 
 
 def as_complex(self: Any) -> complex:
@@ -300,20 +310,24 @@ def array_of_data(data: Any, dtype: DType | None) -> np.ndarray:
 
 def _filled(values: Any, dtype: DType) -> np.ndarray:
     if dtype.category == 1:
-        wide = np.array(values)
-        if wide.dtype.kind in "fc" and wide.size:
-            wide = np.trunc(wide.real)
-        if wide.dtype == object:
-            raise OverflowError("Overflow when unpacking long long")
-        array = wide.astype(np.int64) if wide.size else np.zeros(wide.shape, np.int64)
-        narrow = array.astype(dtype.numpy)
-        if dtype is not dtypes.uint8 and (narrow != array).any():
-            raise OverflowError(f"value cannot be converted to type {dtype.name} without overflow")
-        return narrow
+        return _filled_with_integers(np.array(values), dtype)
     if dtype.category == 2 and np.array(values).dtype.kind == "c":
         raise TypeError("value cannot be converted from complex to float")
     return np.array(values, dtype=np.float64 if dtype.category == 2 else dtype.numpy).astype(
         dtype.numpy)
+
+
+def _filled_with_integers(wide: np.ndarray, dtype: DType) -> np.ndarray:
+    """The values as integers, fractions cut off; an unsigned dtype wraps its negative ones."""
+    if not wide.size:
+        return np.zeros(wide.shape, dtype.numpy)
+    if wide.dtype == object or (wide.dtype.kind == "u" and (wide > LARGEST).any()):
+        raise OverflowError("Overflow when unpacking long long")
+    if wide.dtype.kind in "fc":
+        wide = np.trunc(wide.real)
+    for extreme in (wide.min(), wide.max()):
+        check_fits(dtype, extreme.item())
+    return wide.astype(np.int64).astype(dtype.numpy)
 
 
 def _data_error(failure: Exception, dtype: DType | None) -> Exception:
@@ -321,7 +335,7 @@ def _data_error(failure: Exception, dtype: DType | None) -> Exception:
     if "inhomogeneous" in text or "sequence" in text:
         return ValueError(f"expected sequence of equal length at every depth: {text}")
     if isinstance(failure, OverflowError):
-        return RuntimeError(text)
+        return ValueError(text)
     kind = "" if dtype is None else f"{dtype.name} "
     return TypeError(f"tensor(): cannot make a {kind}tensor of this data: {text}")
 
@@ -346,8 +360,17 @@ def _dtype_of(values: Any) -> DType:
         return dtypes.int64
     if kind == "O":
         return dtypes.int64
+    if kind == "f" and _are_integers(values):
+        # NumPy makes floats of integers that no integer dtype of its own holds together.
+        return dtypes.int64
     default = default_dtype()
     return default.to_complex() if kind == "c" else default
+
+
+def _are_integers(values: Any) -> bool:
+    if isinstance(values, list):
+        return all(_are_integers(each) for each in values)
+    return isinstance(values, (int, np.integer))
 
 
 def _is_empty(values: Any) -> bool:
@@ -504,13 +527,23 @@ def rebuild(cls: Any, dtype: str, shape: tuple[int, ...], data: bytes, requires_
 
 
 def part(self: Any, which: int) -> Any:
-    """The real (0) or imaginary (1) parts as a view."""
-    if not self.spec.dtype.is_complex:
+    """The real (0) or imaginary (1) parts: a view, but a copy where a gradient is recorded.
+
+    Raises RuntimeError for the imaginary parts of real numbers.
+    """
+    spec = self.spec
+    if not spec.dtype.is_complex:
         if which:
-            raise RuntimeError(f"imag is not implemented for tensors with non-complex dtypes: "
-                               f"{self.spec!r}")
+            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes: "
+                               f"{spec!r}")
         return self
-    return ops.complex_part.call((self, which), None)
+    real = spec.dtype.to_real()
+    if tape.requires_grad(self) and modes.current().grad_enabled:
+        turned = ops.mul.call((self, -1j), None) if which else self
+        return ops.to_dtype.call((turned, real), None)
+    strides = tuple(2 * step for step in spec.strides)
+    return wrap(specs.intern(spec.device, real, spec.shape, strides), self.storage,
+                2 * self.offset + which)
 
 
 # -- pinned memory -------------------------------------------------------------------------------
@@ -558,32 +591,4 @@ def copy_from_device(self: Any, source: Any) -> bool:
     return True
 
 
-# -- DLPack --------------------------------------------------------------------------------------
-def dlpack_device(self: Any) -> tuple[int, int]:
-    """(device type, index) in DLPack's numbering: 1 is the CPU."""
-    if self.spec.device is not CPU:
-        raise BufferError(f"no DLPack device for {self.spec.device}")
-    return 1, 0
-
-
-def dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
-           copy: bool | None = None) -> Any:
-    """A DLPack capsule over the tensor's memory (versioned where the consumer asks for 1.x)."""
-    if tape.requires_grad(self):
-        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if self.spec.dtype is dtypes.bfloat16:
-        raise BufferError("bfloat16 cannot be exported through NumPy's DLPack")
-    dlpack_device(self)
-    source = self.clone() if copy else self
-    keywords = {} if max_version is None else {"max_version": max_version}
-    if source.storage.read_only and max_version is None:
-        raise BufferError("a read-only tensor needs a DLPack 1.x consumer")
-    return shared_array(source).__dlpack__(**keywords)
-
-
-def from_dlpack(source: Any) -> Any:
-    """A tensor that shares the memory of any object with ``__dlpack__`` on the CPU."""
-    return from_numpy(np.from_dlpack(source))
-
-
-__all__ = ["array_of", "from_dlpack", "from_numpy", "tensor"]
+__all__ = ["array_of", "from_numpy", "tensor"]

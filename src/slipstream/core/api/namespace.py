@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 from typing import Any
 
-from slipstream.core.api import defaults, install, interop, options, random
+from slipstream.core.api import defaults, exchange, install, interop, options, random
 from slipstream.core.api.explain import describe_plan, explain, time_shares
 from slipstream.core.api.printing import get_printoptions, printoptions, set_printoptions
-from slipstream.core.api.tensor import Size, Tensor
+from slipstream.core.api.size import Size
+from slipstream.core.api.tensor import Tensor
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.modes import DispatchMode, RecordMode, redispatch
 from slipstream.core.shapes import broadcast, formats
@@ -22,7 +23,7 @@ install.install()
 tensor = interop.tensor
 as_tensor = interop.as_tensor
 from_numpy = interop.from_numpy
-from_dlpack = interop.from_dlpack
+from_dlpack = exchange.from_dlpack
 UntypedStorage = interop.UntypedStorage
 device = Device
 dtype = DType

@@ -108,7 +108,7 @@ def _alias(tensor: Any, record: GradRecord | None) -> TensorBase:
     if not isinstance(tensor, TensorBase):
         raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result "
                         f"of type {type(tensor).__name__}")
-    again: TensorBase = tape.tensor_class.__new__(tape.tensor_class)
+    again: TensorBase = TensorBase.__new__(tape.tensor_class)
     again.spec = tensor.spec
     again.storage = tensor.storage
     again.offset = tensor.offset
@@ -148,6 +148,8 @@ class Tape:
 
     def requires_grad(self, tensor: TensorBase) -> bool:
         """Whether the tensor wants a gradient, after bringing a view's history up to date."""
+        if tensor is None:
+            raise TypeError("expected a Tensor, but got None")
         base: TensorBase | None = tensor.base
         record: GradRecord | None = tensor.record
         if base is not None and base.record is not None:
