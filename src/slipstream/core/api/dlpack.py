@@ -11,6 +11,7 @@ from typing import Any
 
 from slipstream.core.api.handing import FOR_GOOD, LEGACY, Lease, send
 from slipstream.core.api.interop import moved, wrap
+from slipstream.core.dispatch.writing import hold_on
 from slipstream.core.engine.tape import tape
 from slipstream.core.launch.door import backend_of, door
 from slipstream.core.shapes.specs import specs
@@ -160,7 +161,7 @@ def capsule_of(source: Any, versioned: bool) -> Any:
         made.major, made.minor = 1, 0
         made.flags = READ_ONLY if source.storage.read_only else 0
     address = ctypes.addressof(made)
-    alive[address] = (made, shape, strides, Lease(source.storage))
+    alive[address] = (made, shape, strides, Lease(source.storage), hold_on(source.storage))
     return new_capsule(address, NEW if versioned else OLD, ctypes.cast(destructor, ctypes.c_void_p))
 
 
@@ -207,6 +208,9 @@ def from_dlpack(source: Any, *, device: Any = None, copy: bool | None = None) ->
 
 def asked(source: Any) -> Any:
     """The capsule of an object: versioned where it knows of versions."""
+    if not hasattr(source, "__dlpack__"):
+        raise TypeError("from_dlpack(): expected a DLPack capsule or an object with __dlpack__, "
+                        f"but got {type(source).__name__}")
     keywords: dict[str, Any] = {}
     kind, index = source.__dlpack_device__()
     if kind == ON_CUDA:

@@ -103,8 +103,7 @@ def output_number(self: Any) -> int:
 
 
 def _bare(self: Any) -> Any:
-    cls = tape.tensor_class
-    out = cls.__new__(cls)
+    out = TensorBase.__new__(tape.tensor_class)
     out.spec = self.spec
     out.storage = self.storage
     out.offset = self.offset

@@ -14,6 +14,7 @@ import numpy as np
 from slipstream.core.api import interop
 from slipstream.core.catalog import indexing as catalog
 from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.dispatch.op import Op
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab import dtypes
@@ -32,6 +33,8 @@ def get_item(self: Any, index: Any) -> Any:
 
     Raises IndexError for indices out of range, too many or of no known kind.
     """
+    if self is None:
+        raise TypeError("expected a Tensor, but got None")
     tensor: TensorBase = self
     spec: Spec = tensor.spec
     if spec.ndim:
@@ -160,6 +163,7 @@ def _checked(self: Any, value: Any) -> Any:
     if isinstance(value, complex) and self.spec.dtype.category < 3:
         raise RuntimeError(f"value cannot be converted to type {self.spec.dtype.name} without "
                            "loss: it is complex")
+    check_fits(self.spec.dtype, value)
     return value
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from slipstream.core.api.handing import Lease, export, typestr
 from slipstream.core.catalog import copying
 from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch.numbers import check_fits
+from slipstream.core.dispatch.writing import hold_on
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
 from slipstream.core.launch.door import backend_of, door
@@ -22,6 +24,9 @@ from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.dtypes import BY_NUMPY, DType
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage, TensorBase
+
+
+LARGEST = 2**63 - 1
 
 
 class UntypedStorage:
@@ -60,6 +65,7 @@ class Owner:
 
     def __init__(self, tensor: TensorBase, writable: bool) -> None:
         self.lease = Lease(tensor.storage)
+        self.hold = hold_on(tensor.storage)
         spec = tensor.spec
         itemsize = spec.itemsize
         self.__array_interface__ = {
@@ -141,8 +147,7 @@ def _extent(array: np.ndarray, strides: tuple[int, ...]) -> tuple[int, int, int]
 
 def wrap(spec: Any, storage: Storage, offset: int = 0) -> Any:
     """A tensor over a storage."""
-    cls = tape.tensor_class
-    out = cls.__new__(cls)
+    out: Any = TensorBase.__new__(tape.tensor_class)
     out.spec = spec
     out.storage = storage
     out.offset = offset
@@ -220,8 +225,14 @@ def as_index(self: Any) -> int:
 
 
 def as_float(self: Any) -> float:
-    """float(tensor)."""
-    return float(item(self))
+    """float(tensor); RuntimeError where an imaginary part would be lost."""
+    value = item(self)
+    if isinstance(value, complex):
+        if value.imag:
+            raise RuntimeError("value cannot be converted to type double without overflow: it is "
+                               f"complex: {value}")
+        value = value.real
+    return float(value)
 
 
 def as_complex(self: Any) -> complex:
@@ -290,20 +301,24 @@ def array_of_data(data: Any, dtype: DType | None) -> np.ndarray:
 
 def _filled(values: Any, dtype: DType) -> np.ndarray:
     if dtype.category == 1:
-        wide = np.array(values)
-        if wide.dtype.kind in "fc" and wide.size:
-            wide = np.trunc(wide.real)
-        if wide.dtype == object:
-            raise OverflowError("Overflow when unpacking long long")
-        array = wide.astype(np.int64) if wide.size else np.zeros(wide.shape, np.int64)
-        narrow = array.astype(dtype.numpy)
-        if dtype is not dtypes.uint8 and (narrow != array).any():
-            raise OverflowError(f"value cannot be converted to type {dtype.name} without overflow")
-        return narrow
+        return _filled_with_integers(np.array(values), dtype)
     if dtype.category == 2 and np.array(values).dtype.kind == "c":
         raise TypeError("value cannot be converted from complex to float")
     return np.array(values, dtype=np.float64 if dtype.category == 2 else dtype.numpy).astype(
         dtype.numpy)
+
+
+def _filled_with_integers(wide: np.ndarray, dtype: DType) -> np.ndarray:
+    """The values as integers, fractions cut off; an unsigned dtype wraps its negative ones."""
+    if not wide.size:
+        return np.zeros(wide.shape, dtype.numpy)
+    if wide.dtype == object or (wide.dtype.kind == "u" and (wide > LARGEST).any()):
+        raise OverflowError("Overflow when unpacking long long")
+    if wide.dtype.kind in "fc":
+        wide = np.trunc(wide.real)
+    for extreme in (wide.min(), wide.max()):
+        check_fits(dtype, extreme.item())
+    return wide.astype(np.int64).astype(dtype.numpy)
 
 
 def _data_error(failure: Exception, dtype: DType | None) -> Exception:
@@ -311,7 +326,7 @@ def _data_error(failure: Exception, dtype: DType | None) -> Exception:
     if "inhomogeneous" in text or "sequence" in text:
         return ValueError(f"expected sequence of equal length at every depth: {text}")
     if isinstance(failure, OverflowError):
-        return RuntimeError(text)
+        return ValueError(text)
     kind = "" if dtype is None else f"{dtype.name} "
     return TypeError(f"tensor(): cannot make a {kind}tensor of this data: {text}")
 
@@ -336,8 +351,17 @@ def _dtype_of(values: Any) -> DType:
         return dtypes.int64
     if kind == "O":
         return dtypes.int64
+    if kind == "f" and _are_integers(values):
+        # NumPy makes floats of integers that no integer dtype of its own holds together.
+        return dtypes.int64
     default = default_dtype()
     return default.to_complex() if kind == "c" else default
+
+
+def _are_integers(values: Any) -> bool:
+    if isinstance(values, list):
+        return all(_are_integers(each) for each in values)
+    return isinstance(values, (int, np.integer))
 
 
 def _is_empty(values: Any) -> bool:
@@ -508,13 +532,23 @@ def rebuild(cls: Any, dtype: str, shape: tuple[int, ...], data: bytes, requires_
 
 
 def part(self: Any, which: int) -> Any:
-    """The real (0) or imaginary (1) parts as a view."""
-    if not self.spec.dtype.is_complex:
+    """The real (0) or imaginary (1) parts: a view, but a copy where a gradient is recorded.
+
+    Raises RuntimeError for the imaginary parts of real numbers.
+    """
+    spec = self.spec
+    if not spec.dtype.is_complex:
         if which:
-            raise RuntimeError(f"imag is not implemented for tensors with non-complex dtypes: "
-                               f"{self.spec!r}")
+            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes: "
+                               f"{spec!r}")
         return self
-    return ops.complex_part.call((self, which), None)
+    real = spec.dtype.to_real()
+    if tape.requires_grad(self) and modes.current().grad_enabled:
+        turned = ops.mul.call((self, -1j), None) if which else self
+        return ops.to_dtype.call((turned, real), None)
+    strides = tuple(2 * step for step in spec.strides)
+    return wrap(specs.intern(spec.device, real, spec.shape, strides), self.storage,
+                2 * self.offset + which)
 
 
 # -- pinned memory -------------------------------------------------------------------------------

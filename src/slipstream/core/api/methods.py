@@ -16,6 +16,8 @@ __all__ = ["ModeTable", "contiguous", "function_of", "inplace_function_of", "inp
 
 def contiguous(self: Any, *, memory_format: Any = None) -> Any:
     """The tensor itself if it lies in the memory format, else a copy that does."""
+    if self is None:
+        raise TypeError("expected a Tensor, but got None")
     tensor: TensorBase = self
     if memory_format is None and tensor.spec.contiguous and not modes.current().special:
         return self

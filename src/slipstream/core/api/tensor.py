@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import numbers
+import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from slipstream.core.api import dlpack, handing, history, indexing, interop, methods, text
+from slipstream.core.api import (
+    construction,
+    dlpack,
+    exchange,
+    handing,
+    history,
+    indexing,
+    interop,
+    methods,
+    text,
+)
+from slipstream.core.api.size import Size
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
 from slipstream.core.engine.tape import tape
@@ -24,29 +37,6 @@ else:
     Methods = TensorBase
 
 
-class Size(tuple):
-    """A shape: a tuple of ints that knows its number of elements."""
-
-    __slots__ = ()
-
-    def numel(self) -> int:
-        """The product of the sizes."""
-        count = 1
-        for size in self:
-            count *= size
-        return count
-
-    def __repr__(self) -> str:
-        return f"slipstream.Size({list(self)})"
-
-    def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
-
-    def __add__(self, other: Any) -> Size:
-        return Size(tuple.__add__(self, tuple(other)))
-
-
 class Tensor(Methods):
     """An array of elements of one dtype on one device, with PyTorch's names and semantics.
 
@@ -55,6 +45,11 @@ class Tensor(Methods):
 
     __slots__ = ()
     __array_priority__ = 1000
+
+    def __new__(cls, *data: Any, **options: Any) -> Any:
+        """PyTorch's constructor: `Tensor(2, 3)` by sizes, `Tensor([2, 3])` by values, of the
+        default dtype; see `construction.construct`."""
+        return construction.construct(cls, data, options)
 
     # -- what it is ------------------------------------------------------------------------------
     @property
@@ -189,8 +184,9 @@ class Tensor(Methods):
                   doc="The last two dims swapped.")
     H = property(lambda self: ops.transpose.call((ops.conj_physical.call((self,), None), -2, -1),
                                                  None), doc="Conjugate transpose of a matrix.")
-    real = property(lambda self: interop.part(self, 0), doc="The real parts, as a view.")
-    imag = property(lambda self: interop.part(self, 1), doc="The imaginary parts, as a view.")
+    real = property(lambda self: interop.part(self, 0), doc="The real parts; see `interop.part`.")
+    imag = property(lambda self: interop.part(self, 1),
+                    doc="The imaginary parts; see `interop.part`.")
 
     backward = history.backward
     register_hook = history.register_hook
@@ -203,7 +199,10 @@ class Tensor(Methods):
         sizes = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
         if tape.requires_grad(self):
             raise RuntimeError("cannot resize variables that require grad")
-        resize(self, tuple(int(each) for each in sizes))
+        before = self.spec
+        resize(self, tuple(operator.index(each) for each in sizes))
+        # Whoever saved this tensor for backward finds it changed.
+        self.storage.version += self.spec is not before
         return self
 
     transpose_ = swapaxes_ = swapdims_ = history.view_in_place("transpose")
@@ -233,6 +232,7 @@ class Tensor(Methods):
     __dlpack__ = dlpack.dlpack
     __dlpack_device__ = dlpack.dlpack_device
     __cuda_array_interface__ = property(handing.cuda_array_interface)
+    __array_wrap__ = exchange.wrapped
     __bool__ = interop.truth
     __int__ = interop.as_int
     __index__ = interop.as_index
@@ -260,6 +260,9 @@ class Tensor(Methods):
     __setitem__ = indexing.set_item
 
     def __contains__(self, value: Any) -> bool:
+        if not isinstance(value, (TensorBase, numbers.Number)):
+            raise RuntimeError("Tensor.__contains__ only supports Tensor or scalar, but you passed "
+                               f"in a {type(value)}.")
         return bool((self == value).any())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
@@ -311,4 +314,3 @@ class Tensor(Methods):
 
 
 Tensor.__module__ = "slipstream"
-Size.__module__ = "slipstream"

@@ -297,7 +297,7 @@ define(Entry(
 define(Entry(
     "index_write(Tensor self, Tensor[] indices, Tensor|Number values, any layout, "
     "bool accumulate=False, bool wraps=True)", INDEX,
-    shape=same_shape, check=check_write, path="", method=False, inplace=True,
+    shape=same_shape, check=check_write, path="", method=False, inplace=True, stores=("values",),
     gradient={
         "self": lambda g, indices, layout, accumulate, wraps: g if accumulate else (
             ops.index_write.call((g, indices, 0, layout, False, wraps), None)),

@@ -204,7 +204,7 @@ define(Entry(
     gradient={"self": lambda g, condition: where(condition, g, 0),
               "other": lambda g, condition: where(condition, 0, g)},
     promotion=promotion.pair, path="where", method=False, samples=masks, reference=np.where,
-    check=checks.condition, out=True,
+    stores=("self", "other"), check=checks.condition, out=True,
     doc="self where condition, else other; broadcasting, common dtype of self and other.",
 ))
 define(Entry(
@@ -213,7 +213,8 @@ define(Entry(
     gradient={"self": lambda g, mask: where(mask, 0, g),
               "value": lambda g, mask: where(mask, g, 0)},
     promotion=promotion.cast_to_self, path="masked_fill", inplace=True, check=checks.mask,
-    samples=filled, reference=lambda x, mask, value: np.where(mask, value, x),
+    samples=filled, stores=("value",),
+    reference=lambda x, mask, value: np.where(mask, value, x),
     doc="self with value where mask; mask broadcasts to self.",
 ))
 define(Entry(

@@ -170,7 +170,7 @@ define(Entry(
 ), cpu=Candidate("gather loops", _gather_kernel), cuda="indexing.read")
 define(Entry(
     "scatter(Tensor self, int dim, Tensor index, Tensor|Number src, *, str? reduce=None)", INDEX,
-    shape=same_shape, check=_scatter_check, path="scatter", inplace=True, out=True,
+    shape=same_shape, check=_scatter_check, path="scatter", inplace=True, out=True, stores=("src",),
     gradient={"self": _scatter_self, "src": _source_part},
     samples=samples.along_with_source, reference=scatter_reference,
     doc="self with self[i][index[i][j][k]][k] = src[i][j][k] for dim 1; the last duplicate wins; "

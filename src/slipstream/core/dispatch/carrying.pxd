@@ -1,22 +1,10 @@
+from slipstream.core.vocab.making cimport slip_new
 from slipstream.core.vocab.records cimport (
     Backend, GradRecord, Kernel, Memory, Node, OpBase, Plan, Slots, Spec, Storage, TensorBase
 )
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.engine.tape cimport Rule, Tape
 from slipstream.core.launch.door cimport LaunchDoor
-
-cdef extern from *:
-    """
-    #ifndef SLIP_NEW
-    #define SLIP_NEW
-    static PyObject* slip_no_arguments = NULL;
-    static CYTHON_INLINE PyObject* slip_new(PyObject* cls) {
-        if (slip_no_arguments == NULL) slip_no_arguments = PyTuple_New(0);
-        return ((PyTypeObject*)cls)->tp_new((PyTypeObject*)cls, slip_no_arguments, NULL);
-    }
-    #endif
-    """
-    object slip_new(object cls)
 
 cdef ModeTable modes
 cdef Tape tape

@@ -171,7 +171,7 @@ class OpCore(OpBase):
         if cython.compiled:
             out = slip_new(slots.tensor_class)  # noqa: F821
         else:
-            out = slots.tensor_class.__new__(slots.tensor_class)
+            out = TensorBase.__new__(slots.tensor_class)
         out.spec = spec
         out.storage = storage
         out.offset = 0
@@ -258,7 +258,7 @@ class OpCore(OpBase):
         if cython.compiled:
             out = slip_new(slots.tensor_class)  # noqa: F821
         else:
-            out = slots.tensor_class.__new__(slots.tensor_class)
+            out = TensorBase.__new__(slots.tensor_class)
         out.spec = spec
         out.storage = source.storage
         out.offset = offset

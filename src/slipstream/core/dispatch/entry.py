@@ -52,6 +52,8 @@ class Entry:
         argument; for formulas asked once a recipe, and ``check_sizes`` once a plan.
     path: where users find the function, such as ``nn.functional.relu``; "" for methods only.
     method, inplace, out: whether there is a method, an in-place form, an ``out=`` form.
+    stores: parameters whose Python numbers are stored as they are, so that they have to fit the
+        dtype of the result.
     converts: whether in-place and out= forms may cast to a lower kind, as copy_ does.
     layout: (call, shape) -> strides of the result, where they do not follow the operands.
     aliases: other names of function and method; with a dot the path of another function.
@@ -78,6 +80,7 @@ class Entry:
     method: bool = True
     inplace: bool = False
     out: bool = False
+    stores: tuple[str, ...] = ()
     converts: bool = False
     layout: Function | None = None
     aliases: tuple[str, ...] = ()

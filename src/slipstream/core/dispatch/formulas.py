@@ -10,6 +10,7 @@ from typing import Any
 from slipstream.core.dispatch.binding import binder
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.gradients import parameters_of, rule_for
+from slipstream.core.dispatch.numbers import guard
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.dispatch.promotion import class_of_number
 from slipstream.core.dispatch.registry import (
@@ -20,7 +21,7 @@ from slipstream.core.dispatch.registry import (
     tensor_positions,
 )
 from slipstream.core.dispatch.signature import STATIC, STATIC_NUMBER
-from slipstream.core.dispatch.writing import fit_out
+from slipstream.core.dispatch.writing import check_apart, check_target, fit_out
 from slipstream.core.fuse.trace import NumberArgument, TensorArgument, Traced, trace
 from slipstream.core.launch.door import backend_of
 from slipstream.core.shapes import broadcast, views
@@ -128,7 +129,8 @@ def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
 def _is_short(call: Call, traced: Traced) -> bool:
     """Plain pointwise calls whose operands alone decide the result's geometry."""
     entry = call.op.entry
-    hooked = entry.shape is not None or entry.layout is not None or entry.check_sizes is not None
+    hooked = (entry.shape is not None or entry.layout is not None or bool(entry.stores)
+              or entry.check_sizes is not None)
     return (call.form == PLAIN and entry.kind == "pointwise" and traced.single and not hooked
             and len(traced.operands) == len(call.tensors()) > 0)
 
@@ -197,6 +199,8 @@ def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
         strides = [_aligned(outs[i], traced, i, domain) for i in range(len(outs))]
         strides += [_strides(tensor.spec, domain) for tensor in inputs]
         plan.binding = recipe.kernel.bind(domain, reduced, strides)
+    if recipe.op.entry.stores:
+        guard(plan, recipe.op.entry.stores, call.values, recipe.results[0])
     if flags:
         plan.rule = recipe.rules[flags] = rule_for(recipe.op, flags, call)
     return plan
@@ -275,7 +279,10 @@ def _target_spec(call: Call, natural: Spec, plan: Plan) -> Spec:
             f"{list(natural.shape)}",
             "use the form that returns a new tensor",
         )
-    if call.form == OUT and fit_out(target, natural.shape):
+    if call.form == OUT and target.spec.shape != natural.shape:
+        check_target(call.op, call.values, target)
+        check_apart(call.op, call.values, target)
+        fit_out(target, natural.shape)
         plan.key = ()
     return target.spec
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.gradients import rule_for
+from slipstream.core.dispatch.numbers import guard
 from slipstream.core.dispatch.op import PLAIN, Op
 from slipstream.core.dispatch.registry import (
     considered_kernels,
@@ -55,6 +56,8 @@ class KernelBuilder:
         plan.numbers = number_positions(op, values)
         candidate, recipe.considered = considered_kernels(op, call, device)
         plan.kernel = candidate.make(plan, call)
+        if op.entry.stores:
+            guard(plan, op.entry.stores, values, outs[0].dtype)
         if flags:
             plan.rule = rule_for(op, flags, call)
         return plan
@@ -85,8 +88,8 @@ def _target(call: Call, natural: Spec, plan: Plan) -> Spec:
                              f"output with shape {list(target.spec.shape)} doesn't match the "
                              f"result's shape {list(natural.shape)}")
         check_target(call.op, call.values, target)
-        if call.op.entry.kind == "index":
-            check_apart(call.op, call.values, target)
+        # An operand that changed its shape would be read as what it no longer is.
+        check_apart(call.op, call.values, target)
         fit_out(target, natural.shape)
         plan.key = ()
     return target.spec

@@ -8,6 +8,7 @@ never cached.
 from __future__ import annotations
 
 import warnings
+import weakref
 from typing import Any
 
 from slipstream.core.dispatch.entry import INDEX, LIBRARY
@@ -22,6 +23,25 @@ from slipstream.core.vocab.dtypes import can_cast
 from slipstream.core.vocab.errors import explain
 from slipstream.core.vocab.modes import ModeState, modes
 from slipstream.core.vocab.records import Node, Plan, Storage, TensorBase, slots
+
+
+class Hold:
+    """Keeps a storage's memory where it is, as long as other code may look at it."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+
+# The hold on a storage by the storage's id, which stays its own while the hold lives.
+holds: weakref.WeakValueDictionary[int, Hold] = weakref.WeakValueDictionary()
+
+
+def hold_on(storage: Storage) -> Hold:
+    """The hold on a storage's memory, made if there is none."""
+    held = holds.get(id(storage))
+    if held is None:
+        held = holds[id(storage)] = Hold(storage)
+    return held
 
 
 class Hooks:
@@ -144,7 +164,7 @@ def exact_copy(source: TensorBase) -> TensorBase:
 
 
 def _bare(spec: Any, storage: Storage, offset: int) -> TensorBase:
-    made = slots.tensor_class.__new__(slots.tensor_class)
+    made = TensorBase.__new__(slots.tensor_class)
     made.spec, made.storage, made.offset = spec, storage, offset
     return made
 
@@ -235,6 +255,9 @@ def grow(storage: Storage, nbytes: int) -> None:
     if storage.owner < 0 and backend.has_data:
         raise RuntimeError("Trying to resize storage that is not resizable: its memory belongs "
                            "to another library")
+    if id(storage) in holds:
+        raise RuntimeError("Trying to resize storage that is not resizable: an array shares its "
+                           "memory")
     if not backend.has_data:
         storage.nbytes = nbytes
         return

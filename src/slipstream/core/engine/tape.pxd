@@ -1,18 +1,6 @@
+from slipstream.core.vocab.making cimport slip_new
 from slipstream.core.vocab.records cimport GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.modes cimport ModeState
-
-cdef extern from *:
-    """
-    #ifndef SLIP_NEW
-    #define SLIP_NEW
-    static PyObject* slip_no_arguments = NULL;
-    static CYTHON_INLINE PyObject* slip_new(PyObject* cls) {
-        if (slip_no_arguments == NULL) slip_no_arguments = PyTuple_New(0);
-        return ((PyTypeObject*)cls)->tp_new((PyTypeObject*)cls, slip_no_arguments, NULL);
-    }
-    #endif
-    """
-    object slip_new(object cls)
 
 cdef class Rule:
     cdef public str name

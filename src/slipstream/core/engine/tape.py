@@ -117,7 +117,7 @@ def _alias(tensor: Any, record: GradRecord | None) -> TensorBase:
     if cython.compiled:
         again = slip_new(tape.tensor_class)  # noqa: F821
     else:
-        again = tape.tensor_class.__new__(tape.tensor_class)
+        again = TensorBase.__new__(tape.tensor_class)
     again.spec = source.spec
     again.storage = source.storage
     again.offset = source.offset
@@ -157,6 +157,8 @@ class Tape:
 
     def requires_grad(self, tensor: TensorBase) -> bool:
         """Whether the tensor wants a gradient, after bringing a view's history up to date."""
+        if tensor is None:
+            raise TypeError("expected a Tensor, but got None")
         base: TensorBase | None = tensor.base
         record: GradRecord | None = tensor.record
         if base is not None and base.record is not None:

@@ -77,7 +77,10 @@ def class_of_number(value: Number) -> str:
 
 
 def to_class(value: Number, cls: str) -> Any:
-    """``value`` as a NumPy scalar of class ``cls``, with C's casts: integers wrap, nan is true."""
+    """``value`` as a NumPy scalar of class ``cls``, with C's casts: integers wrap, nan is true.
+
+    Raises OverflowError for an integer of more than 64 bits.
+    """
     if cls == "b1":
         return np.bool_(value != 0)
     if cls in REAL_PARTS:
@@ -88,4 +91,6 @@ def to_class(value: Number, cls: str) -> Any:
         return NUMPY[cls].type(value)
     if isinstance(value, float) and not abs(value) < 2.0**63:
         return np.int64(-(2**63))
+    if not -(2**63) <= value < 2**64:
+        raise OverflowError(f"int too big to convert: {value}")
     return np.int64((int(value) + 2**63) % 2**64 - 2**63)

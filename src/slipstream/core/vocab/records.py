@@ -396,22 +396,34 @@ class TensorBase:
         return _slots.neg.call1(self)
 
     def __eq__(self, other: object) -> Any:
-        return _slots.eq.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.eq.call2(self, other)
+        return np.equal(self, other) if isinstance(other, np.ndarray) else NotImplemented
 
     def __ne__(self, other: object) -> Any:
-        return _slots.ne.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.ne.call2(self, other)
+        return np.not_equal(self, other) if isinstance(other, np.ndarray) else NotImplemented
 
     def __lt__(self, other: object) -> Any:
-        return _slots.lt.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.lt.call2(self, other)
+        return np.less(self, other) if isinstance(other, np.ndarray) else NotImplemented
 
     def __le__(self, other: object) -> Any:
-        return _slots.le.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.le.call2(self, other)
+        return np.less_equal(self, other) if isinstance(other, np.ndarray) else NotImplemented
 
     def __gt__(self, other: object) -> Any:
-        return _slots.gt.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.gt.call2(self, other)
+        return np.greater(self, other) if isinstance(other, np.ndarray) else NotImplemented
 
     def __ge__(self, other: object) -> Any:
-        return _slots.ge.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.ge.call2(self, other)
+        return np.greater_equal(self, other) if isinstance(other, np.ndarray) else NotImplemented
 
     def __hash__(self) -> int:
         # Tensors are compared elementwise, so they hash by identity, as PyTorch's do.

@@ -79,6 +79,7 @@ cdef extern from *:
     char* slip_bytes "slip_allocate"(size_t) except NULL
     void free(void*)
     unsigned long long PyLong_AsUnsignedLongLongMask(object) except? 18446744073709551615
+    long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
 
 
 cdef long long HELD

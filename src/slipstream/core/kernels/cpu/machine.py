@@ -185,7 +185,12 @@ class Machine:
             elif kind > 1:
                 slip_put_float(place, kind, number, 0.0)
             elif type(number) is int:
-                slip_put_int(place, PyLong_AsUnsignedLongLongMask(number))
+                too_big: cython.int = 0
+                whole: cython.longlong = PyLong_AsLongLongAndOverflow(
+                    number, cython.address(too_big))
+                if too_big:
+                    whole = to_class(number, "i64")
+                slip_put_int(place, whole)
             else:
                 slip_put_int(place, PyLong_AsUnsignedLongLongMask(int(to_class(number, "i64"))))
         return 0

@@ -195,8 +195,8 @@ SLIP_INLINE float slip_erf_f32(float x) {
 #define SLIP_FLOAT_DIVISION(CLS, T, FMOD, FLOOR, COPYSIGN)                                      \
     SLIP_INLINE T slip_remainder_##CLS(T a, T b) {                                              \
         const T r = FMOD(a, b);                                                                 \
-        if (b == 0 || r != r) return r;                                                         \
-        if (r == 0) return COPYSIGN((T)0, b);                                                   \
+        /* A remainder of zero has the dividend's sign. */                                      \
+        if (b == 0 || r == 0 || r != r) return r;                                               \
         return (r < 0) != (b < 0) ? r + b : r;                                                  \
     }                                                                                           \
     SLIP_INLINE T slip_floor_divide_##CLS(T a, T b) {                                           \

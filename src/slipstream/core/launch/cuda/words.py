@@ -12,6 +12,7 @@ from typing import Any
 import cython
 
 MASK = (1 << 64) - 1
+LEAST = -(1 << 63)
 
 
 class Words:
@@ -74,7 +75,10 @@ class Words:
             self.append_double(value.real)
             self.append_double(value.imag)
         else:
-            self.append(int(value) & MASK)
+            whole = int(value)
+            if whole.bit_length() > 63 + (whole > 0) and whole != LEAST:
+                raise OverflowError(f"int too big to convert: {value}")
+            self.append(whole & MASK)
 
     def append_double(self, value: cython.double) -> None:
         """Add the bits of a double."""

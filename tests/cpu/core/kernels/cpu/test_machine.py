@@ -294,8 +294,15 @@ def test_row_program(outer: int, width: int, order: str) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 2**70 + 5])
+def test_a_number_of_more_than_64_bits_is_refused(number: int) -> None:
+    program = Program((), ("i64",), (), (), (Output(0, dtypes.int64),))
+    with pytest.raises(OverflowError, match="too big"):
+        list(both(program, (3,), (), [], (number,)))
+
+
 def test_numbers_and_constants() -> None:
-    values = {"b1": [True, 0, math.nan], "i64": [3, -7, 2**70 + 5, 1e30, 2.9, True],
+    values = {"b1": [True, 0, math.nan], "i64": [3, -7, 2**64 - 5, 2**63, -(2**63), 1e30, 2.9, True],
               "f32": [0.1, 3, True, math.inf], "f64": [0.1, 10**20],
               "c64": [1 + 2j, 0.1, 3], "c128": [0.1j, 2]}
     for cls, numbers in values.items():
