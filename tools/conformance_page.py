@@ -16,8 +16,8 @@ from oracle import (
     ROOT,
     Part,
     entries_by_path,
-    entry_of,
     names_in,
+    place_of,
     reasons,
 )
 
@@ -46,7 +46,7 @@ EXCEPTIONS = """
 ## Exceptions
 
 Checks that do not pass on purpose: the `exceptions` of the operators' entries, and \
-`conformance/optimizer_exceptions.txt`. At most 2 % of all checks may be exceptions.
+`conformance/exceptions.txt` for what has no entry. At most 2 % of all checks may be exceptions.
 
 """
 OWN = """
@@ -134,8 +134,7 @@ def wrong_operators(rows: list[list[str]], exceptions: list[list[str]]) -> Itera
             yield f"{name} is in the lists and not on the page"
     excused = {(row[0], row[1].strip("`")) for row in exceptions if row[2] != "0"}
     for name, *cells in rows:
-        entry = entry_of(name.strip("`"))
-        path = entry and (entry.path or entry.name)
+        path = place_of(name.strip("`"))
         for column, value in zip(COLUMNS, cells, strict=True):
             if "of" in value and (path, column) not in excused:
                 yield f"{name}: {column}: {value} without a reason"

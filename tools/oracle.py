@@ -1,7 +1,7 @@
 """Runs the oracle, PyTorch's own tests of operators, modules and optimizers, and reads its reports.
 
 A check that does not pass counts as an exception where the entry of its operator, or the list
-conformance/optimizer_exceptions.txt, gives a reason; else it is a fault.
+conformance/exceptions.txt, gives a reason; else it is a fault.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ KINDS = ("forward", "method", "inplace", "alias", "grad", "error", "layout")
 NARROW = ("float16", "bfloat16", "complex64")
 # The words under which entries give reasons: kinds of checks, and dtypes beside the main ones.
 REASONS = (*KINDS, *NARROW)
-OPTIMIZERS = "optimizers and schedulers"
 
 
 @dataclass
@@ -77,19 +76,25 @@ def entries_by_path() -> dict[str, Entry]:
 
 
 def entry_of(operator: str) -> Entry | None:
-    """The entry of an operator of PyTorch's database, whose names have variants, as std.unbiased."""
-    entries, name = entries_by_path(), operator
-    while name not in entries and "." in name:
-        name = name.rpartition(".")[0]
-    return entries.get(name)
+    """The entry of an operator of the database, whose names have variants, as std.unbiased."""
+    entries = entries_by_path()
+    return next((entries[name] for name in stems(operator) if name in entries), None)
 
 
-def optimizer_exceptions() -> dict[str, str]:
-    """Regular expressions of check names -> reason; a line of the list is ``pattern | reason``."""
-    lines = (LISTS / "optimizer_exceptions.txt").read_text().splitlines()
-    # An alternative within a pattern has no blanks around its bar.
-    pairs = (line.split(" | ", 1) for line in lines if line and not line.startswith("#"))
-    return {pattern.strip(): reason.strip() for pattern, reason in pairs}
+def stems(operator: str) -> Iterator[str]:
+    """The name, and what is left of it without its last parts."""
+    yield operator
+    while "." in operator:
+        operator = operator.rpartition(".")[0]
+        yield operator
+
+
+def listed_reasons() -> dict[tuple[str, str], str]:
+    """(What, key) -> reason, from conformance/exceptions.txt, for what has no entry."""
+    lines = (LISTS / "exceptions.txt").read_text().splitlines()
+    rows = (line.split(" | ") for line in lines if line and not line.startswith("#"))
+    return {(what.strip(), key.strip()): reason.strip()
+            for what, keys, reason in rows for key in keys.split(", ")}
 
 
 def reasons() -> dict[tuple[str, str], str]:
@@ -97,7 +102,16 @@ def reasons() -> dict[tuple[str, str], str]:
     entries = {entry.path or entry.name: entry for entry in entries_by_path().values()}
     found = {(name, key): reason for name, entry in sorted(entries.items())
              for key, reason in entry.exceptions.items() if key in REASONS}
-    return found | {(OPTIMIZERS, key): reason for key, reason in optimizer_exceptions().items()}
+    return found | listed_reasons()
+
+
+def place_of(operator: str) -> str:
+    """The name under which reasons for an operator stand: its entry's, or that in the list."""
+    entry = entry_of(operator)
+    if entry is not None:
+        return entry.path or entry.name
+    listed = {what for what, _ in listed_reasons()}
+    return next((name for name in stems(operator) if name in listed), operator)
 
 
 def environment() -> dict[str, str]:
@@ -153,9 +167,8 @@ def judge(part: Part, name: str, key: str, passed: int, checks: int) -> None:
     part.passed += passed
     if checks == passed:
         return
-    entry = entry_of(name)
-    if entry and key in entry.exceptions:
-        place = (entry.path or entry.name, key)
+    place = (place_of(name), key)
+    if place in reasons():
         part.exceptions[place] = part.exceptions.get(place, 0) + checks - passed
     else:
         part.fault(f"{name}: {key}: {checks - passed} of {checks} checks differ", checks - passed)
@@ -164,16 +177,16 @@ def judge(part: Part, name: str, key: str, passed: int, checks: int) -> None:
 def modules(python: Path, oracle: Path) -> Part:
     """Run the modules: outputs, gradients, names of the state."""
     report = run(python, oracle / "nn_check.py", "conformance_nn.json")
-    return read_cases(Part("modules"), report, {})
+    return read_cases(Part("modules"), report)
 
 
 def optimizers(python: Path, oracle: Path) -> Part:
     """Run optimizers, schedulers, clipping and the scaler."""
     report = run(python, oracle / "optim_check.py", "conformance_optim.json")
-    return read_cases(Part(OPTIMIZERS), report, optimizer_exceptions())
+    return read_cases(Part("optimizers and schedulers"), report)
 
 
-def read_cases(part: Part, report: dict[str, Any] | None, reasons: dict[str, str]) -> Part:
+def read_cases(part: Part, report: dict[str, Any] | None) -> Part:
     """Count the checks of a report of cases, each (check, status, detail)."""
     if report is None:
         part.fault(f"{part.title}: no report")
@@ -183,15 +196,14 @@ def read_cases(part: Part, report: dict[str, Any] | None, reasons: dict[str, str
             if status == "ok":
                 part.passed += 1
             elif status != "skip":
-                excuse(part, f"{case} {check}", detail, reasons)
+                excuse(part, f"{case} {check}", detail)
     return part
 
 
-def excuse(part: Part, name: str, detail: str, reasons: dict[str, str]) -> None:
+def excuse(part: Part, name: str, detail: str) -> None:
     """Count a check that does not pass as an exception or as a fault."""
-    for pattern in reasons:
-        if re.search(pattern, name):
-            found = part.exceptions.get((part.title, pattern), 0)
-            part.exceptions[part.title, pattern] = found + 1
+    for place in listed_reasons():
+        if place[0] == part.title and re.search(place[1], name):
+            part.exceptions[place] = part.exceptions.get(place, 0) + 1
             return
     part.fault(f"{name}: {detail}")
