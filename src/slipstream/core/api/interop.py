@@ -503,16 +503,6 @@ def rebuild(cls: Any, dtype: str, shape: tuple[int, ...], data: bytes, requires_
     return made.requires_grad_(True) if requires_grad else made
 
 
-def part(self: Any, which: int) -> Any:
-    """The real (0) or imaginary (1) parts as a view."""
-    if not self.spec.dtype.is_complex:
-        if which:
-            raise RuntimeError(f"imag is not implemented for tensors with non-complex dtypes: "
-                               f"{self.spec!r}")
-        return self
-    return ops.complex_part.call((self, which), None)
-
-
 # -- pinned memory -------------------------------------------------------------------------------
 def pin_memory(self: Any, device: Any = None) -> Any:
     """A copy in pinned memory, which copies to and from the card need not wait for.

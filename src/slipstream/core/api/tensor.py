@@ -189,8 +189,9 @@ class Tensor(Methods):
                   doc="The last two dims swapped.")
     H = property(lambda self: ops.transpose.call((ops.conj_physical.call((self,), None), -2, -1),
                                                  None), doc="Conjugate transpose of a matrix.")
-    real = property(lambda self: interop.part(self, 0), doc="The real parts, as a view.")
-    imag = property(lambda self: interop.part(self, 1), doc="The imaginary parts, as a view.")
+    real = property(lambda self: ops.real.call((self,), None), doc="The real parts, as a view.")
+    imag = property(lambda self: ops.imag.call((self,), None),
+                    doc="The imaginary parts, as a view.")
 
     backward = history.backward
     register_hook = history.register_hook

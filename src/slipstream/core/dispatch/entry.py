@@ -36,7 +36,8 @@ class Entry:
         `promotion`.
     gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
         parameters, ``out`` and ``<parameter>_spec``; what a formula names is what is saved.
-    geometry: for views, (spec, ...) -> (shape, strides, offset delta).
+    geometry: for views, (spec, ...) -> (shape, strides, offset delta), and the dtype where it is
+        another; the delta counts elements of the view.
     otherwise: for views whose geometry may be None: the function that then takes their place.
     shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without
         tensor operands, (call) -> the shape of the domain.
