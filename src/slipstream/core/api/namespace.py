@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 from typing import Any
 
-from slipstream.core.api import defaults, install, interop, options, random
+from slipstream.core.api import constructors, defaults, install, interop, options, random
 from slipstream.core.api.explain import describe_plan, explain, time_shares
 from slipstream.core.api.printing import get_printoptions, printoptions, set_printoptions
 from slipstream.core.api.tensor import Size, Tensor
@@ -91,10 +91,12 @@ _OWN = (
 ).split()
 
 globals().update(install.functions[""])
+globals().update(constructors.TYPED)
+where = constructors.where
 globals().update({name: getattr(random, name) for name in random.NAMES})
 globals().update({name: getattr(options, name) for name in options.NAMES})
 globals().update(dtypes.BY_NAME)
 globals().update(dtypes.ALIASES)
 
-__all__ = sorted({*_OWN, *random.NAMES, *options.NAMES, *install.functions[""],
+__all__ = sorted({*_OWN, *constructors.TYPED, *random.NAMES, *options.NAMES, *install.functions[""],
                   *dtypes.BY_NAME, *dtypes.ALIASES})

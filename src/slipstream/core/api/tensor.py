@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from slipstream.core.api import history, indexing, interop, methods, text
+from slipstream.core.api.constructors import Size, construct, dtype_named, fill_in
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
 from slipstream.core.engine.tape import tape
@@ -24,37 +25,16 @@ else:
     Methods = TensorBase
 
 
-class Size(tuple):
-    """A shape: a tuple of ints that knows its number of elements."""
-
-    __slots__ = ()
-
-    def numel(self) -> int:
-        """The product of the sizes."""
-        count = 1
-        for size in self:
-            count *= size
-        return count
-
-    def __repr__(self) -> str:
-        return f"slipstream.Size({list(self)})"
-
-    def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
-
-    def __add__(self, other: Any) -> Size:
-        return Size(tuple.__add__(self, tuple(other)))
-
-
 class Tensor(Methods):
     """An array of elements of one dtype on one device, with PyTorch's names and semantics.
 
-    Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`.
+    Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`; called, the
+    class makes them in PyTorch's old way, `constructors.construct`.
     """
 
     __slots__ = ()
     __array_priority__ = 1000
+    __init__ = fill_in
 
     # -- what it is ------------------------------------------------------------------------------
     @property
@@ -107,6 +87,9 @@ class Tensor(Methods):
     def numel(self) -> int:
         """Number of elements."""
         return self.spec.numel
+
+    nelement = numel
+    ndimension = dim
 
     def element_size(self) -> int:
         """Bytes of one element."""
@@ -239,7 +222,6 @@ class Tensor(Methods):
     __float__ = interop.as_float
     __complex__ = interop.as_complex
     __repr__ = text.represent
-    __str__ = text.represent
 
     def __format__(self, form: str) -> str:
         if self.spec.ndim == 0 and self.spec.device.type != "meta":
@@ -272,11 +254,11 @@ class Tensor(Methods):
     to = interop.to
     contiguous = methods.contiguous
 
-    def type(self, dtype: DType | None = None) -> Any:
-        """The dtype's name, or the tensor in another dtype."""
+    def type(self, dtype: Any = None) -> Any:
+        """The dtype's name, or the tensor in another dtype, also given as FloatTensor or a name."""
         if dtype is None:
             return f"slipstream.{self.spec.dtype.name}"
-        return ops.cast.call((self, dtype), None)
+        return ops.cast.call((self, dtype_named(dtype)), None)
 
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor in the dtype of another."""
@@ -288,6 +270,10 @@ class Tensor(Methods):
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """The tensor where ``condition``, else ``other``."""
         return ops.where.call((condition, self, other), None)
+
+    def new(self, *args: Any) -> Any:
+        """A tensor of sizes or of data, of this one's dtype and device."""
+        return construct(args, self.spec.dtype, self.spec.device)
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU."""
