@@ -94,6 +94,7 @@ class TypedConstructor(type):
     dtype: DType
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """A tensor of sizes or of data; see `construct`."""
         return construct(args, cls.dtype, _device(kwargs))
 
     def __instancecheck__(cls, value: Any) -> bool:

@@ -6,9 +6,10 @@ from math import e, inf, nan, pi
 from typing import Any
 
 from slipstream.core.api import constructors, defaults, install, interop, options, random
+from slipstream.core.api.constructors import Size
 from slipstream.core.api.explain import describe_plan, explain, time_shares
 from slipstream.core.api.printing import get_printoptions, printoptions, set_printoptions
-from slipstream.core.api.tensor import Size, Tensor
+from slipstream.core.api.tensor import Tensor
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.modes import DispatchMode, RecordMode, redispatch
 from slipstream.core.shapes import broadcast, formats

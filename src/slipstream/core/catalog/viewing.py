@@ -314,7 +314,8 @@ for _name in ("resolve_conj", "resolve_neg"):
              "The tensor itself: conjugates and negatives are always carried out.",
              samples=_complex_samples, reference=np.positive)
 compound("real(Tensor self)",
-         lambda self: ops.complex_part.call((self, 0), None) if self.spec.dtype.is_complex else self,
+         lambda self: (ops.complex_part.call((self, 0), None) if self.spec.dtype.is_complex
+                       else self),
          "The real parts, as a view; a real tensor itself.", method=False,
          samples=_complex_samples, reference=np.real)
 compound("imag(Tensor self)", lambda self: ops.complex_part.call((self, 1), None),

@@ -98,7 +98,7 @@ def test_type():
     assert x.type(ss.LongTensor).dtype is ss.int64
     assert x.type("torch.DoubleTensor").dtype is ss.float64
     assert x.type(ss.float16).dtype is ss.float16
-    with pytest.raises(ValueError, match="invalid type: 'torch.Foo'"):
+    with pytest.raises(ValueError, match=r"invalid type: 'torch\.Foo'"):
         x.type("torch.Foo")
 
 
