@@ -531,26 +531,6 @@ def rebuild(cls: Any, dtype: str, shape: tuple[int, ...], data: bytes, requires_
     return made.requires_grad_(True) if requires_grad else made
 
 
-def part(self: Any, which: int) -> Any:
-    """The real (0) or imaginary (1) parts: a view, but a copy where a gradient is recorded.
-
-    Raises RuntimeError for the imaginary parts of real numbers.
-    """
-    spec = self.spec
-    if not spec.dtype.is_complex:
-        if which:
-            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes: "
-                               f"{spec!r}")
-        return self
-    real = spec.dtype.to_real()
-    if tape.requires_grad(self) and modes.current().grad_enabled:
-        turned = ops.mul.call((self, -1j), None) if which else self
-        return ops.to_dtype.call((turned, real), None)
-    strides = tuple(2 * step for step in spec.strides)
-    return wrap(specs.intern(spec.device, real, spec.shape, strides), self.storage,
-                2 * self.offset + which)
-
-
 # -- pinned memory -------------------------------------------------------------------------------
 def pin_memory(self: Any, device: Any = None) -> Any:
     """A copy in pinned memory, which copies to and from the card need not wait for.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from slipstream.core.api import (
-    construction,
+    constructors,
     dlpack,
     exchange,
     handing,
@@ -18,6 +18,7 @@ from slipstream.core.api import (
     methods,
     text,
 )
+from slipstream.core.api.constructors import construct, dtype_named
 from slipstream.core.api.size import Size
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
@@ -40,7 +41,8 @@ else:
 class Tensor(Methods):
     """An array of elements of one dtype on one device, with PyTorch's names and semantics.
 
-    Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`.
+    Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`; called, the
+    class makes them in PyTorch's old way, `constructors.construct`.
     """
 
     __slots__ = ()
@@ -48,8 +50,8 @@ class Tensor(Methods):
 
     def __new__(cls, *data: Any, **options: Any) -> Any:
         """PyTorch's constructor: `Tensor(2, 3)` by sizes, `Tensor([2, 3])` by values, of the
-        default dtype; see `construction.construct`."""
-        return construction.construct(cls, data, options)
+        default dtype; see `constructors.made_by`."""
+        return constructors.made_by(cls, data, options)
 
     # -- what it is ------------------------------------------------------------------------------
     @property
@@ -102,6 +104,9 @@ class Tensor(Methods):
     def numel(self) -> int:
         """Number of elements."""
         return self.spec.numel
+
+    nelement = numel
+    ndimension = dim
 
     def element_size(self) -> int:
         """Bytes of one element."""
@@ -184,9 +189,9 @@ class Tensor(Methods):
                   doc="The last two dims swapped.")
     H = property(lambda self: ops.transpose.call((ops.conj_physical.call((self,), None), -2, -1),
                                                  None), doc="Conjugate transpose of a matrix.")
-    real = property(lambda self: interop.part(self, 0), doc="The real parts; see `interop.part`.")
-    imag = property(lambda self: interop.part(self, 1),
-                    doc="The imaginary parts; see `interop.part`.")
+    real = property(lambda self: ops.real.call((self,), None), doc="The real parts, as a view.")
+    imag = property(lambda self: ops.imag.call((self,), None),
+                    doc="The imaginary parts, as a view.")
 
     backward = history.backward
     register_hook = history.register_hook
@@ -239,7 +244,6 @@ class Tensor(Methods):
     __float__ = interop.as_float
     __complex__ = interop.as_complex
     __repr__ = text.represent
-    __str__ = text.represent
 
     def __format__(self, form: str) -> str:
         if self.spec.ndim == 0 and self.spec.device.type != "meta":
@@ -275,11 +279,11 @@ class Tensor(Methods):
     to = interop.to
     contiguous = methods.contiguous
 
-    def type(self, dtype: DType | None = None) -> Any:
-        """The dtype's name, or the tensor in another dtype."""
+    def type(self, dtype: Any = None) -> Any:
+        """The dtype's name, or the tensor in another dtype, also given as FloatTensor or a name."""
         if dtype is None:
             return f"slipstream.{self.spec.dtype.name}"
-        return ops.cast.call((self, dtype), None)
+        return ops.cast.call((self, dtype_named(dtype)), None)
 
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor in the dtype of another."""
@@ -291,6 +295,10 @@ class Tensor(Methods):
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """The tensor where ``condition``, else ``other``."""
         return ops.where.call((condition, self, other), None)
+
+    def new(self, *args: Any) -> Any:
+        """A tensor of sizes or of data, of this one's dtype and device."""
+        return construct(args, self.spec.dtype, self.spec.device)
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU."""

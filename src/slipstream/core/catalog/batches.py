@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import reasons
 from slipstream.core.catalog.norms import own_dtype
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOSITE, COMPOUND, POINTWISE, Entry
@@ -204,6 +205,7 @@ define(Entry(
     "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)", COMPOUND,
     function=_batch_norm, path="nn.functional.batch_norm", method=False, dtypes=("float",),
     samples=_batch_samples, reference=batch_reference,
+    exceptions=reasons.ROUNDED,
     doc="Each channel of (N, C, ...) normalised by the batch's statistics in training, else by the "
         "running ones; training moves the running ones, in place. ValueError for one value a "
         "channel in training.",
@@ -295,5 +297,6 @@ define(Entry(
     samples=lambda: [((np.random.RandomState(23).randn(2, 3, 4),), {})],
     reference=lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(
         x.var(-1, keepdims=True) + 1e-5),
+    exceptions=reasons.ROUNDED,
     doc="Each channel of each sample normalised by its own statistics; see batch_norm.",
 ))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import reasons, samples
 from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.products import array_candidate, same_dtype
 from slipstream.core.catalog.table import define, ops
@@ -60,6 +60,7 @@ define(Entry(
                              ((2,), (2, 3, 4), (2, 4, 2), {"beta": 2}),
                              ((), (2, 3, 4), (2, 4, 2), {"alpha": 3, "beta": 0})),
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
+    exceptions=reasons.SUMMED,
     doc="beta * self + alpha * (batch1 @ batch2); self is ignored where beta is 0.",
 ), cpu=array_candidate("numpy addmm", products.addmm), cuda="products.baddbmm")
 

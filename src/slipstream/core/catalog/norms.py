@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import reasons
 from slipstream.core.catalog.softmax import contiguous_layout
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
@@ -231,6 +232,7 @@ define(Entry(
     promotion=own_dtype, check=check_shapes, layout=contiguous_layout,
     path="nn.functional.rms_norm", method=False, dtypes=("float",), samples=_rms_samples,
     reference=_rms_reference,
+    exceptions=reasons.REAL_ONLY,
     doc="self / sqrt(mean of squares + eps) * weight over the last dims, which have "
         "normalized_shape; eps is by default that of the type it is computed in.",
 ))

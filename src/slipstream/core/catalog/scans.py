@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slipstream.core.catalog import checks, samples
+from slipstream.core.catalog import checks, reasons, samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
 from slipstream.core.dispatch.registry import Candidate
@@ -202,6 +202,7 @@ define(Entry(
     shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape)], inplace=False,
     out=True, gradient={"self": _log_slope}, samples=samples.rows, dtypes=("float",),
     reference=lambda x, dim: np.logaddexp.accumulate(x, dim),
+    exceptions=reasons.REAL_ONLY,
     doc="log of the running sums of exp(self) along dim, without overflow.",
 ), cpu=looped(lines.LOGSUM, scanning.logsumexps, "numpy logaddexp.accumulate"),
    cuda="scans.scan")

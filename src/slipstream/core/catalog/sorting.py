@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slipstream.core.catalog import checks, samples
+from slipstream.core.catalog import checks, reasons, samples
 from slipstream.core.catalog.masks import readable
 from slipstream.core.catalog.scans import check_dim
 from slipstream.core.catalog.table import define, ops
@@ -115,12 +115,14 @@ define(Entry(
     "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None)", COMPOUND,
     function=_sort, path="sort", samples=_sort_samples, dtypes=REAL,
     reference=_sort_reference,
+    exceptions=reasons.TIES,
     doc="(values, indices) in sorted order along dim; always stable; nan counts as the largest.",
 ))
 define(Entry(
     "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False)", COMPOUND,
     function=_argsort, path="argsort", out=True, samples=_sort_samples, dtypes=REAL,
     reference=lambda *args: _sort_reference(*args)[1],
+    exceptions=reasons.TIES,
     doc="The places of the elements in sorted order along dim; always stable.",
 ))
 define(Entry("msort(Tensor self)", COMPOUND, path="msort", out=True, dtypes=REAL,
@@ -182,6 +184,7 @@ define(Entry(
     "topk(Tensor self, any k, int dim=-1, bool largest=True, bool sorted=True)", COMPOUND,
     function=_topk, path="topk", dtypes=REAL, reference=_topk_reference,
     samples=samples.with_arguments(((3, 5), (2,)), ((4, 3), (3, 0, False)), ((20,), (1,))),
+    exceptions=reasons.TIES,
     doc="(values, indices) of the k largest, or smallest, along dim, sorted.",
 ))
 

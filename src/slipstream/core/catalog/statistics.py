@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import checks, samples
+from slipstream.core.catalog import checks, reasons, samples
 from slipstream.core.catalog.reductions import reduced, restored, valid_dim
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOSITE, COMPOUND, POINTWISE, REDUCTION, Entry
@@ -303,6 +303,7 @@ define(Entry(
     "norm(Tensor self, any p='fro', any dim=None, bool keepdim=False, dtype? dtype=None)",
     COMPOUND, function=_norm, path="norm", out=True, dtypes=INEXACT,
     samples=lambda: _norm_samples()[1:], reference=_norm_reference,
+    exceptions=reasons.NO_SINGULAR,
     doc="The norm of order p over dim, all dims by default: (sum |x|^p)^(1/p).",
 ))
 define(Entry(

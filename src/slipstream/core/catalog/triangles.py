@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import reasons, samples
 from slipstream.core.catalog.creation import TAIL, creation
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, Entry
@@ -178,7 +178,7 @@ def _logspace(start: Any, end: Any, steps: int, base: float, *options: Any) -> A
 creation(f"linspace(any start, any end, int steps, *, {TAIL})", _linspace,
          "Numbers at equal distances from start to end, both included.",
          samples=samples.plain_arguments((0, 1, 5), (-2.5, 3, 4), (3, 3, 1), (0, 1, 0)),
-         reference=np.linspace)
+         exceptions=reasons.ROUNDED, reference=np.linspace)
 creation(f"logspace(any start, any end, int steps, float base=10.0, *, {TAIL})", _logspace,
          "Powers of the base at equal distances of their exponents.",
          samples=samples.plain_arguments((0, 1, 5), (-1, 2, 4, 2.0)),

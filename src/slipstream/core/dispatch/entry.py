@@ -41,7 +41,8 @@ class Entry:
         the formulas shall be taken.
     upstream: a formula over the same names whose result takes the place of ``g`` in the others:
         what they share is computed once.
-    geometry: for views, (spec, ...) -> (shape, strides, offset delta).
+    geometry: for views, (spec, ...) -> (shape, strides, offset delta), and the dtype where it is
+        another; the delta counts elements of the view.
     otherwise: for views whose geometry may be None: the function that then takes their place.
     shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without
         tensor operands, (call) -> the shape of the domain.

@@ -151,7 +151,11 @@ class Walk:
                                                                      strict=True)]
         if node.hooks:
             grads = call_node_hooks(node.hooks, "pre", grads)
-        results: list = rule.apply(node, grads, self.create_graph)
+        results: list
+        if checks.nan:
+            results = _apply_noted(node, grads, self.create_graph)
+        else:
+            results = rule.apply(node, grads, self.create_graph)
         if len(results) != len(node.edges):
             raise RuntimeError(f"{rule.name} returned {len(results)} gradients for "
                                f"{len(node.edges)} inputs")
@@ -194,6 +198,16 @@ class Walk:
             self.expected[target] = left
             if left == 0:
                 self.push(target)
+
+
+def _apply_noted(node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+    """Run a node's rule; an error of it says where the node was recorded."""
+    try:
+        return node.rule.apply(node, grads, create_graph)
+    except Exception as failure:
+        file, line = decode_site(node.code, node.instruction)
+        failure.add_note(f"in the backward of {node.name()}, which was recorded at {file}:{line}")
+        raise
 
 
 def _check_nan(node: Node, grads: list[Any]) -> None:
