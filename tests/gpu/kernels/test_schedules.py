@@ -122,7 +122,8 @@ def test_transposed_copies_of_every_dtype(dtype: Any) -> None:
 
 
 PERMUTED = [((5, 40, 72), (0, 2, 1)), ((5, 40, 72), (2, 0, 1)), ((5, 40, 72), (2, 1, 0)),
-            ((3, 4, 20, 36), (3, 1, 0, 2)), ((2, 64, 5, 32), (0, 3, 2, 1)), ((3, 20, 2000), (2, 0, 1))]
+            ((3, 4, 20, 36), (3, 1, 0, 2)), ((2, 64, 5, 32), (0, 3, 2, 1)),
+            ((3, 20, 2000), (2, 0, 1))]
 
 
 @pytest.mark.parametrize(("shape", "dims"), PERMUTED)
@@ -415,8 +416,8 @@ def test_elements_beyond_two_to_the_31st(restart: Any) -> None:
     # Only the pages that are touched take memory.
     restart(memory=5 << 30, poison=False, race=False)
     memory = ss.empty(2**31 + 4096, dtype=ss.uint8, device="cuda")
-    for shape, steps in (((3, 64), (2**30, 1)), ((17, 64), (2**27, 1)), ((2, 3, 40), (64, 2**30, 1)),
-                         ((3, 1000), (2**30, 1))):
+    for shape, steps in (((3, 64), (2**30, 1)), ((17, 64), (2**27, 1)),
+                         ((2, 3, 40), (64, 2**30, 1)), ((3, 1000), (2**30, 1))):
         x = numbers(shape, ss.uint8)
         far = memory.as_strided(shape, steps)
         far.copy_(cuda(x))

@@ -1,4 +1,4 @@
-"""Every program of the catalogue's formulas and gradients keeps to the grammar, and prints as Python."""
+"""Programs of the catalogue's formulas and gradients keep to the grammar and print as Python."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ cdef class CudaBackend(Backend):
     cdef public object pinning
     cdef public object pinned
     cdef public object lock
-    cdef public dict counters
+    cdef public object counters
     cpdef Queue queue(self)
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record(self, Launch launch, tuple addresses, tuple numbers)
