@@ -93,7 +93,8 @@ def test_gradients_in_two_passes_are_those_of_the_host(name: str) -> None:
                      for key, each in operands(dtype).items() if key != "target"}
             out = CALLS[name][0](**given)
             (out * out).sum().backward()
-            found.append([given[key].grad for key in ("x", "w", "b") if given[key].grad is not None])
+            grads = [given[key].grad for key in ("x", "w", "b")]
+            found.append([each for each in grads if each is not None])
         for each, other in zip(*found, strict=True):
             assert each.dtype is other.dtype
             scale = float(np.abs(wide(host(other))).max())
@@ -115,7 +116,8 @@ def test_cross_entropy_of_rows_is_that_of_the_host() -> None:
                     loss.backward(ss.ones_like(loss) * 2)
                     found.append((loss, x.grad))
                 for each, other in zip(*found, strict=True):
-                    assert each.dtype is other.dtype and each.shape == other.shape
+                    assert each.dtype is other.dtype
+                    assert each.shape == other.shape
                     ours, theirs = wide(host(each.detach())), wide(host(other.detach()))
                     assert np.isnan(ours).tolist() == np.isnan(theirs).tolist()
                     scale = float(np.nan_to_num(np.abs(theirs)).max())

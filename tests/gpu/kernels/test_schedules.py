@@ -122,7 +122,8 @@ def test_transposed_copies_of_every_dtype(dtype: Any) -> None:
 
 
 PERMUTED = [((5, 40, 72), (0, 2, 1)), ((5, 40, 72), (2, 0, 1)), ((5, 40, 72), (2, 1, 0)),
-            ((3, 4, 20, 36), (3, 1, 0, 2)), ((2, 64, 5, 32), (0, 3, 2, 1)), ((3, 20, 2000), (2, 0, 1))]
+            ((3, 4, 20, 36), (3, 1, 0, 2)), ((2, 64, 5, 32), (0, 3, 2, 1)),
+            ((3, 20, 2000), (2, 0, 1))]
 
 
 @pytest.mark.parametrize(("shape", "dims"), PERMUTED)
@@ -409,3 +410,25 @@ def test_quotients_by_a_row_value_are_rounded_correctly() -> None:
         nan = np.isnan(wanted)
         assert (np.isnan(found) == nan).all()
         assert found[~nan].tobytes() == wanted[~nan].tobytes()
+
+
+def test_elements_beyond_two_to_the_31st(restart: Any) -> None:
+    # Only the pages that are touched take memory.
+    restart(memory=5 << 30, poison=False, race=False)
+    memory = ss.empty(2**31 + 4096, dtype=ss.uint8, device="cuda")
+    for shape, steps in (((3, 64), (2**30, 1)), ((17, 64), (2**27, 1)),
+                         ((2, 3, 40), (64, 2**30, 1)), ((3, 1000), (2**30, 1))):
+        x = numbers(shape, ss.uint8)
+        far = memory.as_strided(shape, steps)
+        far.copy_(cuda(x))
+        assert (host(far.contiguous()) == x).all()
+        rank = len(shape)
+        for view in (far, far.transpose(-1, -2), far.flip(0)):
+            check(add(ss.uint8), a=view, b=cuda(numbers(view.shape, ss.uint8, 1)))
+            for dims in ((-1,), (0,), (rank - 2,), tuple(range(rank))):
+                both = Formula(lambda x, dims=dims: (x.sum(dims), x.argmax(dims)),
+                               [ss.int64, ss.int64])
+                check(both, x=view)
+        target = memory.as_strided(shape, steps).transpose(-1, -2)
+        target.copy_(cuda(x.swapaxes(-1, -2).copy()) + 1)
+        assert (host(far) == x + 1).all()

@@ -47,9 +47,12 @@ MOST_TURNS = 4
 # the larger cards.  Shared memory that a kernel needs beside its rows.
 HALF_SHARED = 108 << 10
 STATIC_BYTES = 4096
-# What is read again for its results is split between blocks only where rows are few and long.
+# What is read again for its results is split between blocks only where rows are few and long; a
+# few more where no block can keep a row.
 FEW_ROWS = 64
+FEW_ENDLESS_ROWS = 264
 LONG_ROW = 65536
+LARGEST_KEPT = 216 << 10
 # Blocks of a split kernel, about; bytes of each at least; how far a thread walks down columns.
 BLOCKS = 2112
 CHUNK_BYTES = 32768
@@ -125,7 +128,7 @@ class Reduction:
         self.itemsize = max([self.itemsizes[place] for place in self.full], default=1)
         # Whether operands are read once only, for one round of reductions.
         self.single = stages.last == 1 and not stages.full_outputs
-        self.row_inputs = EACH > min(stages.level[:len(formula.program.inputs)], default=EACH)
+        self.row_inputs = min(stages.level[:len(formula.program.inputs)], default=EACH) < EACH
 
 
 def space_of(reduction: Reduction, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Space:
@@ -292,7 +295,7 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     plan = ReducePlan(False, tuple(kinds), tuple(shared), vector, batch, len(outer),
                       len(space.inner) if taken else 0, _block_class(lanes), _wide(space),
                       again=keep == 0)
-    chunks = _row_chunks(reduction, rows, space.length)
+    chunks = _row_chunks(reduction, rows, space.length, stored)
     if chunks > 1:
         plan = replace(plan, batch=_batch(reduction, max(stored, 1), vector), again=True,
                        threads=BLOCK, warps=BLOCK // WARP)
@@ -322,9 +325,10 @@ def _turns(reduction: Reduction, plan: ReducePlan, lanes: int, rows: int) -> int
     return turns
 
 
-def _row_chunks(reduction: Reduction, rows: int, length: int) -> int:
-    """Between how many blocks a row is split."""
-    if not reduction.single and (rows >= FEW_ROWS or length < LONG_ROW):
+def _row_chunks(reduction: Reduction, rows: int, length: int, stored: int) -> int:
+    """Between how many blocks a row is split; ``stored``: bytes of an element's operands."""
+    few = FEW_ENDLESS_ROWS if length * stored > LARGEST_KEPT else FEW_ROWS
+    if not reduction.single and (rows >= few or length < LONG_ROW):
         return 1
     chunks = min(length * reduction.itemsize // CHUNK_BYTES, -(-BLOCKS // max(rows, 1)))
     return chunks if rows < BLOCKS else 1

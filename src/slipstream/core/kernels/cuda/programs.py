@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from slipstream.core.kernels.cuda import access
@@ -95,9 +96,11 @@ class ProgramKernel(LaunchKernel):
         space = space_of(self.reduction, domain, reduced, strides)
         if space.rows == 0 or (inner == 0 and not self._has_lines()):
             return None
-        return self._bind_reduction(cut(self.reduction, space, self._shared_limit()), inner)
+        return self._bind_reduction(cut(self.reduction, space, self.shared_limit), inner)
 
-    def _shared_limit(self) -> int:
+    @cached_property
+    def shared_limit(self) -> int:
+        """Bytes of shared memory that a block may have."""
         properties = drivers.current().properties(self.device.index or 0)
         return int(properties.shared_memory_per_block_optin)
 

@@ -1,21 +1,21 @@
 """What row and column kernels have in common: the stages, one after the other.
 
-A writer prints a whole program as one kernel, or (split) one kernel for each stage that reduces, and
-one more where a full output follows.  The blocks of a split kernel share rows between them and
-leave what they found of a reduction in scratch memory (``part7`` for value 7).  They count
-themselves on the row's ticket: the last one joins all parts in order and goes on from there.
+A writer prints a whole program as one kernel, or (split) one kernel for each stage that reduces,
+and one more where a full output follows.  The blocks of a split kernel share rows between them
+and leave what they found of a reduction in scratch memory.  They count themselves on the row's
+ticket: the last one joins all parts in order and goes on from there.
 """
 
 from __future__ import annotations
 
-from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import FLAT, REPEAT, STEP, VECTOR
+from slipstream.core.kernels.cuda.parts import PartWriter
 from slipstream.core.kernels.cuda.stages import EACH, PLACES
-from slipstream.core.kernels.cuda.turns import ElementWriter, Turn
+from slipstream.core.kernels.cuda.turns import Turn
 
 
-class ReduceWriter(ElementWriter):
+class ReduceWriter(PartWriter):
     """Writes the kernel of a plan; the subclasses know where rows and columns lie."""
 
     # What follows a pointer's name where it points to the thread's row or column.
@@ -144,51 +144,6 @@ class ReduceWriter(ElementWriter):
         """The type of a vector of an operand."""
         return f"slip_vector<{self.formula.stored(place)}, {self.plan.vector}>"
 
-    def part_parameters(self) -> list[str]:
-        """The pointers to scratch memory, in the order of `parts`, and to the tickets."""
-        found = [("" if value in self._left() else "const ") + f"{kind}* {name}"
-                 for value, kind, name in self.parts()]
-        return [*found, "uint32_t* tickets"] if self.joins else found
-
-    def parts(self) -> list[tuple[int, str, str]]:
-        """(value, C type, name) of each array in scratch memory that the kernel uses."""
-        if not self.split:
-            return []
-        found = []
-        for value in sorted({*self._joined(), *self._left()}):
-            step = self.stages.step(value)
-            kind = "uint8_t" if step.cls == "b1" else C_TYPES[step.cls]
-            found.append((value, kind, f"part{value}"))
-            if step.primitive in PLACES:
-                found.append((value, "int64_t", f"spot{value}"))
-        return found
-
-    def _left(self) -> list[int]:
-        """Reductions whose parts a split kernel writes."""
-        return self.stages.folds[self.plan.stage] if self.split else []
-
-    def _joined(self) -> list[int]:
-        """Reductions of earlier kernels that a split kernel needs."""
-        return [value for value in self.line_values
-                if self.stages.is_fold(value) and self.stages.ready[value] <= self.plan.stage]
-
-    def part_value(self, value: int, where: str) -> str:
-        """A part in scratch memory as a reduction's type."""
-        step = self.stages.step(value)
-        if step.primitive in PLACES:
-            return (f"slip_make_place<{C_TYPES[step.cls]}>(slip_fresh(part{value}, {where}), "
-                    f"slip_fresh(spot{value}, {where}))")
-        fresh = f"slip_fresh(part{value}, {where})"
-        return f"{fresh} != 0" if step.cls == "b1" else fresh
-
-    def write_part(self, value: int, where: str, found: str) -> None:
-        """Write a reduction's value to scratch memory."""
-        if self.stages.step(value).primitive in PLACES:
-            self.lines.add(f"part{value}[{where}] = {found}.value;",
-                           f"spot{value}[{where}] = {found}.index;")
-        else:
-            self.lines.add(f"part{value}[{where}] = {found};")
-
     def line_inputs(self) -> None:
         """Load the inputs that are one value a row."""
         used = set(self.line_values)
@@ -200,7 +155,7 @@ class ReduceWriter(ElementWriter):
 
     def _earlier(self) -> None:
         """The results of earlier stages, from scratch memory."""
-        for value in self._joined():
+        for value in self.joined_values():
             self.read_joined(value)
         for stage in range(self.plan.stage):
             self._line_steps(stage)

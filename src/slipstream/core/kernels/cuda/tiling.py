@@ -120,12 +120,11 @@ def _vector(sizes: Ints, steps: Sequence[Ints], kinds: Sequence[str], down: int,
                                  if kind in (ACROSS, VECTOR)])
     vector = access.power_of_two(sizes[-1], min(vector, 8))
     vector = access.power_of_two(sizes[down], vector)
-    for own, kind in zip(steps, kinds, strict=True):
-        near = down if kind == ACROSS else len(sizes) - 1
-        if kind in (ACROSS, VECTOR):
-            for dim, step in enumerate(own):
-                if dim != near:
-                    vector = access.power_of_two(step, vector)
+    near = {ACROSS: down, VECTOR: len(sizes) - 1}
+    far = [step for own, kind in zip(steps, kinds, strict=True) if kind in near
+           for dim, step in enumerate(own) if dim != near[kind]]
+    for step in far:
+        vector = access.power_of_two(step, vector)
     return vector
 
 

@@ -25,7 +25,7 @@ cdef class CudaBackend(Backend):
     cdef public object pinning
     cdef public object pinned
     cdef public object lock
-    cdef public dict counters
+    cdef public object counters
     cpdef Queue queue(self)
     cpdef object send_exported(self, Queue queue, tuple operands)
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)

@@ -16,6 +16,7 @@ from slipstream.core.launch.cuda.ordering import Order
 from slipstream.core.launch.cuda.pinning import Pinning
 from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.cuda.staging import Staging
+from slipstream.core.launch.cuda.tickets import Tickets
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.memory.device import DeviceAllocator
 from slipstream.core.native.driver import DriverError
@@ -32,8 +33,6 @@ __all__ = ["CudaBackend", "LaunchKernel", "ModeState", "ModeTable", "Queue", "Te
 
 # Bytes of workspace of a stream: what NVIDIA recommends for Hopper.
 WORKSPACE = 32 << 20
-# How many rows or tiles of a launch may be shared by several blocks.
-TICKETS = 4096
 
 
 class Named:
@@ -67,7 +66,7 @@ class CudaBackend(Backend):
     pinning: Pinning | None
     pinned: Any
     lock: Any
-    counters: dict[int, int]
+    counters: Tickets
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -98,7 +97,7 @@ class CudaBackend(Backend):
         self.pinning = None
         self.pinned = None
         self.queues = []
-        self.counters = {}
+        self.counters = Tickets(self.driver)
         self.order = Order()
         self.edges = Edges(self)
         self.allocator.covered = self.edges.covered
@@ -206,18 +205,10 @@ class CudaBackend(Backend):
         return address
 
     def tickets(self) -> int:
-        """Words on which the blocks of a launch count who comes last: zero before and after it.
-
-        Every stream has its own; they are no block of the allocator's, so that it counts none.
-        """
+        """Words of the current stream that are zero between launches."""
         queue = self.queue()
-        found = self.counters.get(queue.number)
-        if found is None:
-            self.enter()
-            found = self.driver.allocate(4 * TICKETS)
-            self.driver.fill(found, 0, 4, TICKETS, queue.stream)
-            self.counters[queue.number] = found
-        return found
+        self.enter()
+        return self.counters.of(queue.number, queue.stream)
 
     def call_alone(self, name: str, call: Any) -> None:
         """Make a library call that no window can hold: ``call(stream)``."""
