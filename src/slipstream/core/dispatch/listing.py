@@ -28,9 +28,10 @@ class Task:
     ``values``: its arguments, with None where those are that come from the list's columns, and
     run-time numbers of which the value counts for nothing here; ``columns``: their places among
     the arguments; ``targets``: how many columns the form OUT writes; ``shared``: the places of
-    tensors of one number that all calls read; ``guard``: whether one more such tensor is looked at,
-    with which nothing is written where it is not 0; ``heeds``: whether a bad index that a kernel
-    met keeps the list from being written.
+    tensors of one number that all calls read; ``flag``: the place of the one among them that the
+    form OUT writes last, with 1 where any element's value is not 0; ``guard``: whether one more
+    such tensor is looked at, with which nothing is written where it is not 0; ``heeds``: whether a
+    bad index that a kernel met keeps the list from being written.
     """
 
     op: Op
@@ -39,6 +40,7 @@ class Task:
     columns: tuple[int, ...]
     targets: int = 1
     shared: tuple[int, ...] = ()
+    flag: int = -1
     guard: bool = False
     heeds: bool = False
 
@@ -47,7 +49,8 @@ class Task:
         values = list(self.values)
         for place, tensor in zip(self.columns, row, strict=True):
             values[place] = tensor
-        target: Any = {PLAIN: None, IN_PLACE: row[0], OUT: row[:self.targets]}[self.form]
+        flag = () if self.flag < 0 else (values[self.flag],)
+        target: Any = {PLAIN: None, IN_PLACE: row[0], OUT: (*row[:self.targets], *flag)}[self.form]
         return Call(self.op, state, tuple(values), target, self.form)
 
 
@@ -75,8 +78,9 @@ def gathered(task: Task, state: ModeState,
         if row is None or not is_flat([each.spec for each in row]):
             rest.append(place)
             continue
-        # Scalar tensors may take part in promotion in a way of their own.
-        key = (row[0].spec.device, row[0].spec.ndim == 0, *[each.spec.dtype for each in row])
+        # Ops promote scalar tensors in a way of their own; updates do not.
+        scalar = task.form != OUT and row[0].spec.ndim == 0
+        key = (row[0].spec.device, scalar, *[each.spec.dtype for each in row])
         groups.setdefault(key, []).append((place, row))
     lists = []
     for rows in groups.values():
@@ -107,7 +111,7 @@ def make_list(task: Task, state: ModeState, rows: list[tuple[int, Row]]) -> Tens
         return None
     call = task.call(state, first)
     recipe: Recipe = make_recipe(call, call.device())
-    if len(recipe.results) != (task.targets if task.form == OUT else 1):
+    if len(recipe.results) != (task.targets + (task.flag >= 0) if task.form == OUT else 1):
         return None
     plan = Plan(task.op, recipe, KERNEL)
     plan.operands, plan.numbers = recipe.operands, recipe.numbers
@@ -133,7 +137,10 @@ def operand_columns(task: Task, recipe: Recipe) -> list[int]:
     new = 1 if task.form == PLAIN else 0
     places = {place: column + new for column, place in enumerate(task.columns)}
     places |= {place: -1 - number for number, place in enumerate(task.shared)}
-    return [*range(len(recipe.results)), *[places[place] for place in recipe.operands]]
+    outputs = list(range(len(recipe.results)))
+    if task.flag >= 0:
+        outputs[-1] = places[task.flag]
+    return [*outputs, *[places[place] for place in recipe.operands]]
 
 
 def _bind(task: Task, made: TensorList, columns: list[int]) -> bool:
@@ -142,14 +149,15 @@ def _bind(task: Task, made: TensorList, columns: list[int]) -> bool:
     program = plan.recipe.traced.program
     numels = [spec.numel for spec in made.specs[:made.count]]
     if plan.backend.on_host:
-        found = None if task.guard else cpu_lists.bound(program, columns, numels, made.words)
+        special = task.guard or task.flag >= 0
+        found = None if special else cpu_lists.bound(program, columns, numels, made.words)
         if found is not None:
             plan.kernel, plan.binding = found
         return found is not None
     kernels = optional.load("core.kernels.cuda.lists")
     places = tuple([None if column < 0 else column for column in columns])
-    if sorted(column for column in columns if column < 0) != [-1 - number for number in reversed(
-            range(len(task.shared)))]:
+    order = [column for column in columns if column < 0]
+    if order != [-1 - number for number in range(len(task.shared))]:
         # Shared tensors become parameters in the order in which the program reads them.
         return False
     found = kernels.bound(plan.backend, program, places, (numels, task.guard, task.heeds))

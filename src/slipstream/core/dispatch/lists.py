@@ -23,8 +23,8 @@ from slipstream.core.shapes.spans import overlap
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import GradRecord, Plan, Spec, Storage, TensorBase
 
-__all__ = ["GradRecord", "LaunchDoor", "ModeState", "OpCore", "Plan", "Snapshot", "Spec", "Steps", "Storage",
-           "TensorBase", "TensorList", "Words"]
+__all__ = ["GradRecord", "LaunchDoor", "ModeState", "OpCore", "Plan", "Snapshot", "Spec", "Steps",
+           "Storage", "TensorBase", "TensorList", "Words"]
 
 
 class TensorList:

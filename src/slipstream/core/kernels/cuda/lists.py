@@ -38,7 +38,8 @@ class ListWriter(MapWriter):
     """Writes the kernel: a pointwise one whose pointers come from the table.
 
     ``columns``: the column of the table that each operand's addresses are in, outputs first; None
-    for an operand that all tensors share.
+    for an operand that all tensors share: an output of that kind is a float flag, set to 1 where
+    an element's value is not 0.
     """
 
     def __init__(self, formula: Formula, plan: MapPlan, columns: Sequence[int | None],
@@ -70,7 +71,8 @@ class ListWriter(MapWriter):
         formula = self.formula
         parts = ["const uint64_t* table", "const uint64_t* chunks"]
         parts += ["const float* found"] if self.guarded else []
-        parts += [f"const {formula.stored(place)}* {formula.pointers[place]}"
+        parts += [("" if place < formula.outputs else "const ")
+                  + f"{formula.stored(place)}* {formula.pointers[place]}"
                   for place, column in enumerate(self.columns) if column is None]
         return [*parts, *formula.number_parameters(), "const tail_words tail"]
 
@@ -98,8 +100,16 @@ class ListWriter(MapWriter):
                        "const int64_t rest = end - start;")
 
     def _stores(self) -> None:
-        self.lines.add("if (kept) return;")
+        formula, lines = self.formula, self.lines
+        lines.add("if (kept) return;")
         super()._stores()
+        for place in self._operands(ONCE):
+            if place < formula.outputs:
+                # A flag: whoever finds something writes it, and all write the same.
+                lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+                lines.add(f"if (e < left && {self._held(place)}.get(e) != 0) "
+                          f"{formula.pointers[place]}[0] = 1;")
+                lines.close()
 
 
 class ListKernel(LaunchKernel):
