@@ -1,6 +1,6 @@
 """Random programs give the same bits with the memo on and off and under any legal schedule.
 
-Here a part of them runs; ``make test`` runs ``--programs 1000 --schedules 20`` on the compiled core.
+Here a part of them runs; ``make test`` runs them all: ``--programs 1000 --schedules 20``.
 """
 
 from __future__ import annotations

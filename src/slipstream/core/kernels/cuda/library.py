@@ -239,20 +239,23 @@ def _activated_product(call: Any) -> Product | str:
 
 
 def _refusal(call: Any, product: Any) -> str:
+    """Why there is no library product; ``product(call)`` gives the reason or the product."""
     if call.target is not None and not call.target.spec.contiguous:
         return "the target is not contiguous"
-    backend: Any = backend_of(call.device())
+    specs = [tensor.spec for tensor in call.tensors()]
+    backend: Any = backend_of(specs[0].device)
     missing = libraries.refusal(backend)
     if missing:
         return missing
-    dtypes = {tensor.spec.dtype for tensor in call.tensors()}
-    if len(dtypes) != 1 or (dtype := next(iter(dtypes)).name) not in TYPES:
-        return "the library has no product of these dtypes"
+    dtype = specs[0].dtype
+    for spec in specs:
+        if spec.dtype is not dtype or dtype.name not in TYPES:
+            return "the library has no product of these dtypes"
+        if not spec.numel:
+            return "there is nothing to multiply"
     capability = libraries.of(backend).capability
-    if capability < OLDEST.get(dtype, capability):
-        return f"cards of capability {'.'.join(map(str, capability))} multiply no {dtype}"
-    if any(not tensor.spec.numel for tensor in call.tensors()):
-        return "there is nothing to multiply"
+    if capability < OLDEST.get(dtype.name, capability):
+        return f"cards of capability {'.'.join(map(str, capability))} multiply no {dtype.name}"
     # The kernel is made of it next.
     call.product = product(call)
     return call.product if isinstance(call.product, str) else ""

@@ -75,6 +75,8 @@ extern "C" __global__ void slip_library_product(
         const long long right = size.turned_b ? k * size.b + column : column * size.b + k;
         sum = fmaf(slip_load(a, left, size.dtype), slip_load(b, right, size.dtype), sum);
     }
+    // As kernels that split a sum do, it uses the workspace: two streams may not share one.
+    if (row == 0 && column == 0) slip_store(space, 0, 0, sum);
     if (bias) sum = sum + slip_load(bias, row, size.dtype);
     if (aux) slip_store(aux, column * size.aux + row, size.dtype, sum);
     if (size.activation == 1) sum = sum > 0 || sum != sum ? sum : 0.0f;
