@@ -225,6 +225,13 @@ class Call:
             ctypes.c_size_t(self.workspace), Pointer(stream))
 
 
+def version_of(library: ctypes.CDLL) -> str:
+    """The library's version, such as 13.1.0; needs no card."""
+    library.cublasLtGetVersion.restype = ctypes.c_size_t
+    found: int = library.cublasLtGetVersion()
+    return f"{found // 10000}.{found % 10000 // 100}.{found % 100}"
+
+
 def open_library() -> ctypes.CDLL:
     """The library; raises LibraryError with the mend where it is not found."""
     for name in candidates():
