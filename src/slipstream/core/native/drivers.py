@@ -6,7 +6,6 @@ from slipstream.core.native.driver import Driver
 from slipstream.core.vocab import optional
 from slipstream.core.vocab.settings import settings
 
-
 # What the driver says at its start, and what to do.
 MENDS = {
     "NO_DEVICE": "the driver finds no card: look at nvidia-smi, and at CUDA_VISIBLE_DEVICES",
