@@ -195,6 +195,26 @@ def test_a_graph_that_is_gone_gives_its_memory_back(restart: Any) -> None:
     assert ss.cuda.memory_reserved() <= min(reserved, 32 << 20)
 
 
+def test_memory_of_a_graph_that_is_gone_is_not_given_out_too_early(restart: Any) -> None:
+    for seed in range(6):
+        restart(seed=seed)
+        # In a segment, so that the next request of this size finds the same block.
+        x = ss.ones(1 << 19, device="cuda")
+        total = ss.zeros(1, device="cuda")
+        graph, _ = captured(lambda x=x, total=total: total.add_(x.sum()))
+        address = x.storage.address
+        side = ss.cuda.Stream()
+        side.wait_stream(ss.cuda.current_stream())
+        with ss.cuda.stream(side):
+            graph.replay()
+        del graph, x
+        # The block is clean for nobody: its next user waits for the replay on the device.
+        later = ss.full((1 << 19,), 7.0, device="cuda")
+        assert later.storage.address == address
+        ss.cuda.current_stream().wait_stream(side)
+        assert total.item() == 1 << 19
+
+
 def test_graphs_share_a_pool() -> None:
     x = ss.arange(5000.0, device="cuda")
     pool = ss.cuda.graph_pool_handle()
