@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from typing import Any
+import weakref
+from typing import Any, ClassVar
 
 from slipstream.core.memory.card import CHUNK, MINIMUM, DeviceMemory, round_up
 from slipstream.core.memory.device import DeviceAllocator, plugged
@@ -106,10 +107,13 @@ class Pool:
     """
 
     numbers = itertools.count(1)
+    # Those that exist, by number.
+    known: ClassVar[weakref.WeakValueDictionary[int, Pool]] = weakref.WeakValueDictionary()
 
     def __init__(self, functions: UserFunctions | None = None) -> None:
         self.functions = functions
         self.number = next(self.numbers)
+        self.known[self.number] = self
         self.scopes = 0
         self.allocators: dict[int, DeviceAllocator] = {}
 

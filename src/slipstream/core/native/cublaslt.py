@@ -348,3 +348,10 @@ class Call:
         with self.library.lock:
             kind = self.library.kind_of(self.product)
             kind.run(algorithm or self.algorithm, at, self.workspace, stream)
+
+
+def version_of(library: ctypes.CDLL) -> str:
+    """The library's version, such as 13.1.0; needs no card."""
+    library.cublasLtGetVersion.restype = ctypes.c_size_t
+    found: int = library.cublasLtGetVersion()
+    return f"{found // 10000}.{found % 10000 // 100}.{found % 100}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import weakref
 from typing import Any
 
 from slipstream.core.api.cuda.devices import backend, synchronize
@@ -31,9 +30,6 @@ class PoolHandle(tuple[int, int]):
     pool: Pool
 
 
-known: weakref.WeakValueDictionary[tuple[int, int], Pool] = weakref.WeakValueDictionary()
-
-
 def graph_pool_handle() -> PoolHandle:
     """What names a new pool, for the ``pool`` of several captures.
 
@@ -47,7 +43,6 @@ def handle_of(pool: Pool) -> PoolHandle:
     """What names a pool."""
     made = PoolHandle((0, pool.number))
     made.pool = pool
-    known[0, pool.number] = pool
     return made
 
 
@@ -62,7 +57,7 @@ def pool_of(given: Any) -> Pool:
         return given.pool
     if isinstance(given, MemPool):
         return given.pool
-    found = known.get(tuple(given))
+    found = Pool.known.get(given[1]) if isinstance(given, tuple) and len(given) == 2 else None
     if found is None:
         raise ValueError(f"cuda graph: {given!r} names no pool that still exists")
     return found
@@ -120,8 +115,13 @@ class CUDAGraph:
         self.capture.check_end()
         capture, self.capture = self.capture, None
         self.made = capture.end()
-        if not self.keep_graph:
+        if self.keep_graph:
+            return
+        try:
             self.instantiate()
+        except BaseException:
+            self.reset()
+            raise
 
     def instantiate(self) -> None:
         """Make the captured graph executable; only with ``keep_graph=True``, and again at will."""

@@ -66,6 +66,7 @@ class Capture:
         self.spaces: dict[int, Storage] = {}
         self.generators = generators
         self.registered: list[Registered] = []
+        self.broken = ""
 
     # -- from beginning to end --
 
@@ -95,10 +96,14 @@ class Capture:
     def end(self) -> CapturedGraph:
         """The graph, ready to be replayed.
 
-        Raises RuntimeError where a stream that joined was not joined again.
+        Raises RuntimeError where a launch failed, or a stream that joined was not joined again.
         """
         self.check_end()
         self.leave()
+        if self.broken:
+            self.made.drop()
+            raise RuntimeError("cuda graph: a launch could not be captured, so that there is no "
+                               f"graph: {self.broken}")
         loose = len(self.made.steps) - len(self.made.before(self.tails[self.origin.number]))
         if loose:
             self.made.drop()
@@ -126,7 +131,12 @@ class Capture:
         for place, launch in enumerate(window.launches):
             end = window.ends[place]
             site = (window.sites[2 * place], window.sites[2 * place + 1])
-            self.add_launch(queue, launch, window.words.take(start, end - start), site)
+            try:
+                self.add_launch(queue, launch, window.words.take(start, end - start), site)
+            except RuntimeError as error:
+                # Whoever goes on all the same would get a graph without it.
+                self.broken = str(error)
+                raise
             start = end
 
     def add_launch(self, queue: Any, launch: Launch, words: tuple[int, ...], site: Any) -> None:
