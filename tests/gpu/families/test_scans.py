@@ -36,7 +36,7 @@ def test_shapes(shape: tuple[int, ...], dim: int) -> None:
         check(lambda device, x=values: tensor(x, device).cummin(dim))
 
 
-@pytest.mark.parametrize("dtype", (*INTEGERS, *FLOATS, *COMPLEX, ss.bool), ids=str)
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, *COMPLEX, ss.bool], ids=str)
 @pytest.mark.parametrize("length", [20, 400])
 def test_dtypes(dtype: Any, length: int) -> None:
     values = numbers(4, (3, length), dtype)

@@ -47,7 +47,7 @@ def test_shapes(shape: tuple[int, ...], dim: int) -> None:
     check(lambda device: orders(tensor(special(ss.float32, shape, 1), device), dim))
 
 
-@pytest.mark.parametrize("dtype", (*INTEGERS, *FLOATS), ids=str)
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS], ids=str)
 @pytest.mark.parametrize("length", [60, 4200])
 def test_dtypes(dtype: Any, length: int) -> None:
     check(lambda device: orders(tensor(special(dtype, (2, length), 3), device), 1))

@@ -36,6 +36,8 @@ FILLING = 256
 _HEAD = """
 #define THREADS 256
 #define TILE (EACH * THREADS)
+// Where an element of the tile lies: apart, so that threads meet in no bank of shared memory.
+#define AT(i) ((i) + (i) / EACH)
 struct slip_walk {
     int64_t lines, length, parts;
     int64_t step[3];
@@ -177,16 +179,16 @@ SLIP_DEVICE state_t slip_before(state_t own, state_t& total, state_t (&sums)[THR
 _TILES = _BLOCK + """
 extern "C" __global__ void slip_scan_tiles(PARAMETERS ARGUMENTS const state_t* starts,
                                            const slip_walk walk) {
-    __shared__ state_t tile[TILE], sums[THREADS];
+    __shared__ state_t tile[TILE + THREADS], sums[THREADS];
     const int64_t line = blockIdx.x / walk.parts, part = blockIdx.x % walk.parts;
     const int64_t to = slip_line(walk, line, 0), from = slip_line(walk, line, 2);
     SECOND
-    const int mine = threadIdx.x * EACH;
+    const int mine = threadIdx.x * (EACH + 1);
     state_t carry = walk.parts > 1 ? starts[blockIdx.x] : slip_empty();
     const int64_t end = walk.parts > 1 ? slip_least((part + 1) * TILE, walk.length) : walk.length;
     for (int64_t start = part * TILE; start < end; start += TILE) {
         for (int i = threadIdx.x; i < TILE; i += THREADS)
-            tile[i] = start + i < end ? LOAD(start + i) : slip_empty();
+            tile[AT(i)] = start + i < end ? LOAD(start + i) : slip_empty();
         __syncthreads();
         state_t own = tile[mine];
         for (int j = 1; j < EACH; j++) tile[mine + j] = own = slip_join(own, tile[mine + j]);
@@ -196,21 +198,21 @@ extern "C" __global__ void slip_scan_tiles(PARAMETERS ARGUMENTS const state_t* s
         carry = slip_join(carry, total);
         __syncthreads();
         for (int i = threadIdx.x; i < TILE; i += THREADS)
-            if (start + i < end) KEEP(start + i, tile[i]);
+            if (start + i < end) KEEP(start + i, tile[AT(i)]);
         __syncthreads();
     }
 }
 """
 _TOTALS = _BLOCK + """
 extern "C" __global__ void slip_scan_totals(state_t* totals, ARGUMENTS const slip_walk walk) {
-    __shared__ state_t tile[TILE], sums[THREADS];
+    __shared__ state_t tile[TILE + THREADS], sums[THREADS];
     const int64_t line = blockIdx.x / walk.parts, part = blockIdx.x % walk.parts;
     const int64_t from = slip_line(walk, line, 2), start = part * TILE;
     SECOND
     for (int i = threadIdx.x; i < TILE; i += THREADS)
-        tile[i] = start + i < walk.length ? LOAD(start + i) : slip_empty();
+        tile[AT(i)] = start + i < walk.length ? LOAD(start + i) : slip_empty();
     __syncthreads();
-    const int mine = threadIdx.x * EACH;
+    const int mine = threadIdx.x * (EACH + 1);
     state_t own = tile[mine];
     for (int j = 1; j < EACH; j++) own = slip_join(own, tile[mine + j]);
     state_t total;

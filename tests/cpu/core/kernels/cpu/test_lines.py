@@ -12,6 +12,7 @@ from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.op import drop_plans
 from slipstream.core.kernels.cpu import lines
 
+COMPILED = not lines.__file__.endswith(".py")
 DTYPES = (ss.uint8, ss.int8, ss.int16, ss.int32, ss.int64, ss.float16, ss.bfloat16, ss.float32,
           ss.float64)
 SHAPES = (((), 0), ((1,), 0), ((7,), 0), ((300,), 0), ((9000,), 0), ((3, 70), 1), ((70, 3), 0),
@@ -100,6 +101,15 @@ def test_loops_and_arrays_agree(dtype: Any, arrays_only: Any) -> None:
     differing = [name for (name, mine), (_, other) in zip(fast, slow, strict=True)
                  if mine != other]
     assert not differing, differing
+
+
+@pytest.mark.skipif(not COMPILED, reason="the core is not compiled")
+def test_the_loops_are_taken() -> None:
+    x = ss.randn(4, 5)
+    x.sort()
+    x.cumsum(1)
+    for op, name in ((ops.sort_places, "cpu order"), (ops.cumsum, "cpu scan")):
+        assert name in {plan.kernel.name for plan in op.plans.values()}
 
 
 def test_one_thread_gives_the_bits_of_many() -> None:
