@@ -57,6 +57,8 @@ def wire() -> None:
     operations.cast = ops.to_dtype
     operations.ones = ops.ones_like
     operations.zeros = ops.new_zeros
+    operations.index_put = ops.index_put
+    operations.strided_view = ops.strided_view
 
 
 wire()
