@@ -58,6 +58,8 @@ def wire() -> None:
     operations.cast = ops.to_dtype
     operations.full = ops.full_memory
     operations.zeros = ops.new_zeros
+    operations.index_put = ops.index_put
+    operations.strided_view = ops.strided_view
 
 
 wire()

@@ -9,8 +9,11 @@ from typing import Any
 
 from slipstream.core.engine.hooks import move_retainer
 from slipstream.core.engine.tape import Rule, tape
+from slipstream.core.shapes.overlap import self_overlaps
 from slipstream.core.shapes.specs import specs
 from slipstream.core.shapes.strides import element_range
+from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.modes import ModeState, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, TensorBase
 
@@ -24,6 +27,8 @@ class Operations:
     cast: Any = None
     full: Any = None
     zeros: Any = None
+    index_put: Any = None
+    strided_view: Any = None
 
 
 operations = Operations()
@@ -222,8 +227,24 @@ class Window:
 
     def embed(self, part: TensorBase) -> TensorBase:
         """Zeros of the base's shape with the part in its place."""
-        spec = self.base.spec
+        spec, view = self.base.spec, self.view.spec
+        if not view.contiguous and self_overlaps(view.shape, view.strides):
+            return self._added(part)
         return self.put(operations.zeros(part, spec.shape, dtype=spec.dtype), part)
+
+    def _added(self, part: Any) -> TensorBase:
+        """Zeros of the base's shape; what the view shows several times adds up there."""
+        spec = self.base.spec
+        low, high = element_range(spec.shape, spec.strides)
+        with without_grad():
+            places = operations.zeros(part, (high - low + 1,), dtype=dtypes.int64)
+            places = (places + 1).cumsum(0) - 1
+            shown: Any = _window(places, self.view.spec, self.view.offset - self.base.offset - low,
+                                 dtypes.int64)
+            shown = shown.reshape(-1)
+        total = operations.zeros(part, (high - low + 1,), dtype=spec.dtype)
+        total = operations.index_put(total, (shown,), part.reshape(-1), True)
+        return operations.strided_view(total, spec.shape, spec.strides, -low)
 
     def _laid_out(self, whole: TensorBase) -> tuple[TensorBase, TensorBase]:
         """A copy of ``whole`` laid out as the base is, and the view's place in it."""
@@ -239,10 +260,10 @@ class Window:
         return result, _window(buffer, self.view.spec, place)
 
 
-def _window(buffer: TensorBase, spec: Spec, offset: int) -> Any:
-    """A tensor of the spec's dtype, shape and strides over the buffer's memory."""
+def _window(buffer: TensorBase, spec: Spec, offset: int, dtype: DType | None = None) -> Any:
+    """A tensor of the spec's shape and strides, and its dtype or another, over the buffer."""
     out = TensorBase.__new__(tape.tensor_class)
-    out.spec = specs.intern(buffer.spec.device, spec.dtype, spec.shape, spec.strides)
+    out.spec = specs.intern(buffer.spec.device, dtype or spec.dtype, spec.shape, spec.strides)
     out.storage = buffer.storage
     out.offset = offset
     return out
@@ -281,6 +302,15 @@ class PutPart(Rule):
         return [whole] if len(node.edges) == 1 else [whole, self.window.take(grads[0])]
 
 
+def _twin(node: Node) -> Node:
+    """Another node of the same call, which holds what the first one saved."""
+    twin = Node(node.rule, node.edges, node.places)
+    for name in ("saved", "values", "inputs", "outputs", "extra", "code", "instruction",
+                 "sequence"):
+        setattr(twin, name, getattr(node, name))
+    return twin
+
+
 class CopySlices(Rule):
     """An in-place op on a view, seen from the base: the written part passes through the op."""
 
@@ -291,7 +321,8 @@ class CopySlices(Rule):
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradient of the base: passed through the op where written, unchanged elsewhere."""
-        inner = self.node
+        # What the op saved of its result gets a history, whose node is freed by itself.
+        inner = _twin(self.node) if create_graph else self.node
         part = self.window.take(grads[0])
         results = list(inner.rule.apply(inner, [part], create_graph))
         places = inner.rule.differentiable

@@ -144,3 +144,39 @@ def test_an_integer_target_takes_no_history() -> None:
     target = ss.zeros(2, dtype=ss.int64)
     target.copy_(source)
     assert not target.requires_grad
+
+
+@pytest.mark.parametrize("write", ["exp_", "tanh_", "sigmoid_", "sqrt_"])
+def test_double_backward_of_an_output_saved_under_a_view(write: str) -> None:
+    def gradients(inplace: bool) -> list[list[float]]:
+        leaf = ss.tensor([0.5, 0.25, 2.0], dtype=ss.float64, requires_grad=True)
+        x = leaf * 1
+        if inplace:
+            getattr(x[:2], write)()
+        else:
+            x = ss.cat([getattr(x[:2], write[:-1])(), x[2:]])
+        first, = ss.autograd.grad((x * x * x).sum(), leaf, create_graph=True)
+        second, = ss.autograd.grad((first * first).sum(), leaf)
+        return [first.tolist(), second.tolist()]
+
+    for found, wanted in zip(gradients(True), gradients(False), strict=True):
+        assert found == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x[:1].expand(3, 3), lambda x: x.diagonal().unsqueeze(0).expand(2, 3),
+    lambda x: x.unfold(1, 2, 1), lambda x: x.t()[1:2].expand(4, 3)])
+@pytest.mark.parametrize("order", ["plain", "transposed"])
+def test_a_repeating_view_of_a_base_written_in_place(view, order: str) -> None:
+    def gradients(later: bool) -> list[list[float]]:
+        leaf = ss.arange(9, dtype=ss.float64).view(3, 3).requires_grad_()
+        x = (leaf.t() if order == "transposed" else leaf) * 1
+        part = view(x)
+        x.mul_(leaf + 2)
+        part = part if later else view(x)
+        weight = ss.arange(part.numel(), dtype=ss.float64).view(part.shape)
+        first, = ss.autograd.grad((part * part * weight).sum(), leaf, create_graph=True)
+        second, = ss.autograd.grad((first * first).sum(), leaf)
+        return [first.tolist(), second.tolist()]
+
+    assert gradients(True) == gradients(False)

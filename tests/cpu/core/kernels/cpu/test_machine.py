@@ -302,7 +302,8 @@ def test_a_number_of_more_than_64_bits_is_refused(number: int) -> None:
 
 
 def test_numbers_and_constants() -> None:
-    values = {"b1": [True, 0, math.nan], "i64": [3, -7, 2**64 - 5, 2**63, -(2**63), 1e30, 2.9, True],
+    values = {"b1": [True, 0, math.nan],
+              "i64": [3, -7, 2**64 - 5, 2**63, -(2**63), 1e30, 2.9, True],
               "f32": [0.1, 3, True, math.inf], "f64": [0.1, 10**20],
               "c64": [1 + 2j, 0.1, 3], "c128": [0.1j, 2]}
     for cls, numbers in values.items():
