@@ -13,6 +13,7 @@ from slipstream.core.catalog import (
     convolution,
     copying,
     creation,
+    decompositions,
     extrema,
     gates,
     indexing,
@@ -41,4 +42,4 @@ FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random,
             softmax, norms, convolution, pooling, losses, activations, indexing,
             joining, masks, scattering, arithmetic, extrema, scans, statistics, sorting, uniques,
             triangles, contractions, attention, averages, batches, likelihoods,
-            closeness, gates, stacking)
+            closeness, gates, stacking, decompositions)
