@@ -19,6 +19,7 @@ from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu import linear_algebra as lapack
 from slipstream.core.shapes.views import normalize_dim
+from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import modes
 
@@ -334,6 +335,8 @@ def _qr(self: Any, mode: str) -> Any:
 
 def _logdet(self: Any) -> Any:
     sign, size = _at_host("slogdet_of", self)
+    if self.spec.dtype.is_complex:
+        return ops.log.call((sign,), None) + size
     return ops.where.call((sign < 0, float("nan"), size), None)
 
 
@@ -355,19 +358,48 @@ def _at_least_a_matrix(self: Any, name: str) -> None:
                            f"{self.spec!r}")
 
 
-def _pinv(self: Any, rcond: float, hermitian: bool) -> Any:
-    u, s, vh = _svd(self, False)
-    least = rcond * ops.amax.call((s, -1, True), None) if s.spec.numel else s
-    inverted = ops.where.call((s > least, 1.0 / s, 0.0), None)
+def _least(values: Any, shape: Any, atol: Any, rtol: Any) -> Any:
+    """What counts as zero: max(atol, rtol * largest), rtol being eps * the larger size."""
+    if rtol is None:
+        own = np.finfo(np.float64 if values.spec.itemsize == 8 else np.float32).eps
+        rtol = max(shape[-2:]) * float(own) if atol is None else 0.0
+    largest = ops.narrow.call((values, -1, 0, 1), None)
+    bound = largest * (_column(rtol) if hasattr(rtol, "spec") and rtol.spec.ndim else rtol)
+    if atol is None:
+        return bound
+    return ops.clamp.call((bound, _column(atol) if hasattr(atol, "spec") else atol), None)
+
+
+def _singular_sizes(self: Any, hermitian: bool, what: str) -> Any:
+    """The singular values, falling; of a Hermitian matrix from one triangle of it."""
+    constant = _constant(self, what)
+    if not hermitian:
+        return _at_host("singular_values", constant)
+    sizes = ops.abs.call((_eigh(constant, "L")[0],), None)
+    return ops.sort.call((sizes, -1, True), None)[0]
+
+
+def _mirrored(self: Any) -> Any:
+    """The Hermitian matrix of a lower triangle."""
+    lower = ops.tril.call((self, -1), None)
+    diagonal = ops.real.call((ops.diagonal.call((self, 0, -2, -1), None),), None)
+    return lower + _adjoint(lower) + ops.diag_embed.call((diagonal,), None)
+
+
+def _pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    u, s, vh = _svd(_mirrored(self) if hermitian else self, False)
+    if not s.spec.numel:
+        return _adjoint(vh) @ _adjoint(u)
+    inverted = ops.where.call((s > _least(s, self.spec.shape, atol, rtol), 1.0 / s, 0.0), None)
     return (_adjoint(vh) * ops.unsqueeze.call((inverted, -2), None)) @ _adjoint(u)
 
 
-def _matrix_rank(self: Any, tol: Any, hermitian: bool) -> Any:
-    values = _at_host("singular_values", _constant(self, "matrix_rank"))
-    if tol is None:
-        own = np.finfo(np.float64 if values.spec.itemsize == 8 else np.float32).eps
-        tol = ops.amax.call((values, -1, True), None) * (max(self.spec.shape[-2:]) * float(own))
-    return ops.sum.call((values > tol, -1), None)
+def _matrix_rank(self: Any, tol: Any, hermitian: bool, atol: Any, rtol: Any) -> Any:
+    values = _singular_sizes(self, hermitian, "matrix_rank")
+    if not values.spec.shape[-1]:
+        return ops.zeros.call((values.spec.shape[:-1],), {"dtype": dtypes.int64})
+    atol = tol if atol is None else atol
+    return ops.sum.call((values > _least(values, self.spec.shape, atol, rtol), -1), None)
 
 
 def _multi_dot(tensors: Any) -> Any:
@@ -390,7 +422,7 @@ _public("slogdet(Tensor self)", lambda self: Slogdet(*_at_host("slogdet_of", sel
         "The determinant's sign, and the logarithm of its size.", path="slogdet", method=True,
         aliases=("linalg.slogdet",), samples=_regular, reference=lapack.slogdet)
 _public("logdet(Tensor self)", _logdet, "The logarithm of the determinant; nan of negative ones.",
-        path="logdet", method=True, dtypes=("float",), samples=_positive,
+        path="logdet", method=True, samples=_positive,
         reference=lambda x: np.log(np.linalg.det(x)))
 _public("cholesky(Tensor self, *, bool upper=False)",
         lambda self, upper: _at_host("cholesky_of", self, upper),
@@ -417,11 +449,13 @@ _public("solve(Tensor self, Tensor other, *, bool left=True)", _solve,
         path="linalg.solve",
         samples=lambda: [((x, samples.random_array(183, *x.shape[:-1], 2)), {})
                          for ((x,), _) in _regular()], reference=np.linalg.solve)
-_public("pinv(Tensor self, float rcond=1e-15, bool hermitian=False)", _pinv,
-        "The pseudoinverse by singular values above rcond times the largest; without gradient.",
+_public("pinv(Tensor self, *, any atol=None, any rtol=None, bool hermitian=False)", _pinv,
+        "The pseudoinverse by the singular values above max(atol, rtol * largest); rtol is eps "
+        "times the larger size where neither is given. Without gradient.",
         path="linalg.pinv", exceptions={"samples": "it has no gradient"})
-_public("matrix_rank(Tensor self, any tol=None, bool hermitian=False)", _matrix_rank,
-        "How many singular values are above tol, by default a bound of the rounding.",
+_public("matrix_rank(Tensor self, any tol=None, bool hermitian=False, *, any atol=None, "
+        "any rtol=None)", _matrix_rank,
+        "How many singular values are above max(atol, rtol * largest); see pinv.",
         path="linalg.matrix_rank", exceptions={"samples": "it has no gradient"})
 _public("matrix_power(Tensor self, int n)", _matrix_power,
         "The n-th power; of the inverse for negative n.", path="matrix_power", method=True,
@@ -457,12 +491,14 @@ def _norm_of(matrix: Any, ord: Any) -> Any:
     """A norm of the last two dims: of the singular values, or of the sums of columns or rows."""
     if ord in ("nuc", 2, -2):
         values = _at_host("singular_values", matrix)
-        if ord == "nuc":
+        if ord == "nuc" or not values.spec.shape[-1]:
             return ops.sum.call((values, -1), None)
         return (ops.amax if ord == 2 else ops.amin).call((values, -1), None)
     if ord not in (1, -1, float("inf"), float("-inf")):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     sums = ops.sum.call((ops.abs.call((matrix,), None), -2 if abs(ord) == 1 else -1), None)
+    if ord > 0 and not sums.spec.shape[-1]:
+        return ops.sum.call((sums, -1), None)
     return (ops.amax if ord > 0 else ops.amin).call((sums, -1), None)
 
 
