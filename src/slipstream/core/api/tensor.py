@@ -187,6 +187,8 @@ class Tensor(Methods):
         (self, tuple(range(self.spec.ndim - 1, -1, -1))), None), doc="The dims reversed.")
     mT = property(lambda self: ops.transpose.call((self, -2, -1), None),
                   doc="The last two dims swapped.")
+    mH = property(lambda self: ops.transpose.call((ops.conj.call((self,), None), -2, -1), None),
+                  doc="The last two dims swapped, and conjugated.")
     H = property(lambda self: ops.transpose.call((ops.conj_physical.call((self,), None), -2, -1),
                                                  None), doc="Conjugate transpose of a matrix.")
     real = property(lambda self: ops.real.call((self,), None), doc="The real parts, as a view.")

@@ -14,6 +14,7 @@ from slipstream.core.catalog import (
     convolution,
     copying,
     creation,
+    decompositions,
     entropies,
     extrema,
     foreach,
@@ -44,4 +45,4 @@ FAMILIES = (pointwise, activated, reductions, viewing, copying, creation, produc
             random, softmax, norms, convolution, pooling, losses, entropies, activations, indexing,
             joining, masks, scattering, arithmetic, extrema, scans, statistics, sorting, uniques,
             triangles, contractions, attention, averages, batches, likelihoods,
-            closeness, gates, stacking, foreach)
+            closeness, gates, stacking, decompositions, foreach)

@@ -16,6 +16,3 @@ UNROUNDED = "the quotient is made whole before it is rounded to the narrow type,
 WHOLE = {"float16": UNROUNDED, "bfloat16": UNROUNDED}
 _OUT = "out= of another float dtype is converted to, as for other ops; PyTorch refuses it here"
 CONVERTED = {"error": _OUT, "float16": _OUT, "bfloat16": _OUT, "complex64": _OUT}
-_SINGULAR = "kind 'nuc', the sum of the singular values, is not there"
-NO_SINGULAR = dict.fromkeys(("forward", "layout", "method", "grad", "float16", "bfloat16",
-                             "complex64"), _SINGULAR)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import checks, reasons, samples
+from slipstream.core.catalog import checks, samples
 from slipstream.core.catalog.reductions import reduced, restored, valid_dim
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOSITE, COMPOUND, POINTWISE, REDUCTION, Entry
@@ -286,7 +286,8 @@ def _norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     if p in ("fro", None):
         p = 2
     if isinstance(p, str):
-        raise NotImplementedError(f"norm() of kind {p!r} is not there yet")
+        dims = (-2, -1) if dim is None else dim
+        return ops.matrix_norm.call((self, p, dims, keepdim), {"dtype": dtype})
     return _vector_norm(self, p, dim, keepdim, dtype)
 
 
@@ -303,7 +304,6 @@ define(Entry(
     "norm(Tensor self, any p='fro', any dim=None, bool keepdim=False, dtype? dtype=None)",
     COMPOUND, function=_norm, path="norm", out=True, dtypes=INEXACT,
     samples=lambda: _norm_samples()[1:], reference=_norm_reference,
-    exceptions=reasons.NO_SINGULAR,
     doc="The norm of order p over dim, all dims by default: (sum |x|^p)^(1/p).",
 ))
 define(Entry(

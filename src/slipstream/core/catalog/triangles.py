@@ -119,6 +119,29 @@ def _trace(self: Any) -> Any:
 
 
 # -- new tensors ---------------------------------------------------------------------------------
+def _fill_diagonal(self: Any, value: Any, wrap: bool) -> Any:
+    """Only in place: the diagonal is every (sum of strides)-th element."""
+    spec = self.spec
+    if spec.ndim < 2:
+        raise RuntimeError("fill_diagonal_: dimensions must be larger than 1")
+    if spec.ndim > 2 and len(set(spec.shape)) > 1:
+        raise RuntimeError("fill_diagonal_: all dimensions of input must be of equal length")
+    size = min(spec.shape)
+    step = sum(spec.strides)
+    ops.fill.call_inplace((ops.strided_view.call((self, (size,), (step,), 0), None), value), None)
+    rows, columns = spec.shape[:2]
+    if wrap and spec.ndim == 2 and rows > columns + 1:
+        # After one row left out the diagonal starts again.
+        rest = ops.narrow.call((self, 0, columns + 1, rows - columns - 1), None)
+        _fill_diagonal(rest, value, wrap)
+    return self
+
+
+compound("fill_diagonal_(Tensor self, Tensor|Number value, bool wrap=False)", _fill_diagonal,
+         "Write the value on the main diagonal; with wrap again and again down a tall matrix.",
+         path="", exceptions={"samples": "it only writes in place"})
+
+
 def _eye(n: int, m: Any, *options: Any) -> Any:
     dtype, _, device, requires_grad, _ = options
     m = n if m is None else m
