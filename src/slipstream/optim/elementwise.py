@@ -10,7 +10,6 @@ from slipstream.optim.optimizer import Closure, Group, Optimizer, run_closure, t
 from slipstream.optim.parts import Lists, Part
 from slipstream.optim.update import apply_update
 
-
 # Devices whose kernels take lists.
 FUSED = ("cuda", "cpu")
 
