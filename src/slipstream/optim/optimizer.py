@@ -329,8 +329,8 @@ def require(fits: bool, name: str, value: object) -> None:
 def check_options(defaults: dict[str, Any]) -> None:
     """Raise ValueError for a bad lr or weight_decay, RuntimeError for flags that exclude others.
 
-    ``foreach`` and ``fused`` choose between PyTorch's implementations.  Here every update is one
-    kernel, so they change nothing but are checked alike.
+    ``foreach`` and ``fused`` choose between PyTorch's implementations.  Here all parameters of a
+    device and dtype are updated together unless ``foreach`` is False; the results are the same.
     """
     lr, decay = defaults["lr"], defaults["weight_decay"]
     if isinstance(lr, ss.Tensor) and lr.numel() != 1:
