@@ -143,8 +143,7 @@ def _extent(array: np.ndarray, strides: tuple[int, ...]) -> tuple[int, int, int]
 
 def wrap(spec: Any, storage: Storage, offset: int = 0) -> Any:
     """A tensor over a storage."""
-    cls = tape.tensor_class
-    out = cls.__new__(cls)
+    out = TensorBase.__new__(tape.tensor_class)
     out.spec = spec
     out.storage = storage
     out.offset = offset

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from slipstream.core.api import history, indexing, interop, methods, text
+from slipstream.core.api import arrays, history, indexing, interop, legacy, methods, text
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
 from slipstream.core.engine.tape import tape
@@ -17,7 +17,7 @@ from slipstream.core.vocab.records import TensorBase
 if TYPE_CHECKING:
     from slipstream._tensor_methods import TensorMethods
 
-    class Methods(TensorBase, TensorMethods):
+    class Methods(TensorMethods, TensorBase):
         """What checkers see: the ops' methods, which are installed at import."""
 
 else:
@@ -50,11 +50,19 @@ class Size(tuple):
 class Tensor(Methods):
     """An array of elements of one dtype on one device, with PyTorch's names and semantics.
 
-    Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`.
+    Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`.  The class
+    itself takes sizes or data as `core.api.legacy` describes: ``Tensor(2, 3)``, ``Tensor([1.0])``.
     """
 
     __slots__ = ()
+    # NumPy leaves operators to us, and makes tensors of its functions' results.
     __array_priority__ = 1000
+    __array_wrap__ = arrays.array_wrap
+
+    def __new__(cls, *data: Any, device: Any = None) -> Self:
+        """Make a tensor on the CPU of sizes or of data."""
+        made: Self = legacy.construct(cls, data, device)
+        return made
 
     # -- what it is ------------------------------------------------------------------------------
     @property

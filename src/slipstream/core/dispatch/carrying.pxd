@@ -8,12 +8,12 @@ from slipstream.core.launch.door cimport LaunchDoor
 cdef extern from *:
     """
     static PyObject* slip_no_arguments = NULL;
-    static CYTHON_INLINE PyObject* slip_new(PyObject* cls) {
+    static CYTHON_INLINE PyObject* slip_new(PyObject* base, PyObject* cls) {
         if (slip_no_arguments == NULL) slip_no_arguments = PyTuple_New(0);
-        return ((PyTypeObject*)cls)->tp_new((PyTypeObject*)cls, slip_no_arguments, NULL);
+        return ((PyTypeObject*)base)->tp_new((PyTypeObject*)cls, slip_no_arguments, NULL);
     }
     """
-    object slip_new(object cls)
+    object slip_new(object base, object cls)
 
 cdef ModeTable modes
 cdef Tape tape
@@ -35,6 +35,7 @@ cdef class OpCore(OpBase):
     cdef public Py_ssize_t variadic
     cdef public Py_ssize_t device_at
     cdef public bint compound
+    cdef public bint refuses
     cdef public dict plans
     cdef public dict binary
     cdef public dict recipes
@@ -44,6 +45,8 @@ cdef class OpCore(OpBase):
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)
+    cdef object _compound(self, object values)
+    cdef object _submit(self, Plan plan, tuple outs, object values)
     cdef object _launch(self, Plan plan, ModeState state, object values)
     cdef object _record(self, Plan plan, ModeState state, object values, tuple outs)
     cdef tuple _operands(self, Plan plan, tuple outs, object values)

@@ -144,7 +144,7 @@ def exact_copy(source: TensorBase) -> TensorBase:
 
 
 def _bare(spec: Any, storage: Storage, offset: int) -> TensorBase:
-    made = slots.tensor_class.__new__(slots.tensor_class)
+    made = TensorBase.__new__(slots.tensor_class)
     made.spec, made.storage, made.offset = spec, storage, offset
     return made
 

@@ -269,8 +269,7 @@ def _owned(grads: list[Any], create_graph: bool) -> TensorBase:
 
 def tape_detached(grad: TensorBase) -> TensorBase:
     """The gradient outside the tape, over the same memory."""
-    cls = tape.tensor_class
-    out = cls.__new__(cls)
+    out = TensorBase.__new__(tape.tensor_class)
     out.spec = grad.spec
     out.storage = grad.storage
     out.offset = grad.offset

@@ -108,7 +108,7 @@ def _alias(tensor: Any, record: GradRecord | None) -> TensorBase:
     if not isinstance(tensor, TensorBase):
         raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result "
                         f"of type {type(tensor).__name__}")
-    again: TensorBase = tape.tensor_class.__new__(tape.tensor_class)
+    again: TensorBase = TensorBase.__new__(tape.tensor_class)
     again.spec = tensor.spec
     again.storage = tensor.storage
     again.offset = tensor.offset

@@ -240,7 +240,7 @@ class Window:
 
 def _window(buffer: TensorBase, spec: Spec, offset: int) -> Any:
     """A tensor of the spec's dtype, shape and strides over the buffer's memory."""
-    out = tape.tensor_class.__new__(tape.tensor_class)
+    out = TensorBase.__new__(tape.tensor_class)
     out.spec = specs.intern(buffer.spec.device, spec.dtype, spec.shape, spec.strides)
     out.storage = buffer.storage
     out.offset = offset
