@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import checks, samples
+from slipstream.core.catalog import checks, results, samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
 from slipstream.core.dispatch.registry import Candidate
@@ -18,13 +18,6 @@ from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
 
 REAL = ("int", "float")
-
-
-class Running(NamedTuple):
-    """A running extremum and its places."""
-
-    values: Any
-    indices: Any
 
 
 def along(name: str, function: Any) -> Candidate:
@@ -142,7 +135,7 @@ for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
 
     def _running(self: Any, dim: int, name: str = _name) -> Any:
         places, values = getattr(ops, f"{name}_places").call((self, dim), None)
-        return Running(values, places)
+        return results.RESULTS[name](values, places)
 
     def _running_reference(x: Any, dim: int, ufunc: Any = _ufunc) -> Any:
         values = ufunc.accumulate(x, dim)

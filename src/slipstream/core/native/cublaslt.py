@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slipstream.core.vocab import optional
+
 Pointer = ctypes.c_void_p
 
 # cudaDataType and cublasComputeType.
@@ -232,4 +234,4 @@ def open_library() -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise LibraryError("cuBLASLt is not found; pip install 'slipstream[cuda]' brings it")
+    raise LibraryError(f"cuBLASLt is not found: {optional.install_command('cuda')}")

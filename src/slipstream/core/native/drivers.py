@@ -6,6 +6,11 @@ from slipstream.core.native.driver import Driver
 from slipstream.core.vocab import optional
 from slipstream.core.vocab.settings import settings
 
+WAYS_OUT = (
+    f"install NVIDIA's driver (580 or newer) and its bindings: {optional.install_command('cuda')}; "
+    "or set SLIPSTREAM_DRIVER=sim, the simulated driver, which needs no card and is slow; "
+    "or use device='cpu'")
+
 
 class Drivers:
     """Finds the driver at its first use and keeps it; a singleton, `drivers`."""
@@ -34,13 +39,18 @@ class Drivers:
         self.missing = ""
 
     def _find(self) -> None:
-        if settings.driver == "sim":
-            self.found = optional.load("core.native.simulated").SimulatedDriver()
-            return
+        simulated = settings.driver == "sim"
         try:
-            self.found = optional.load("core.native.real.driver").RealDriver()
-        except (ImportError, OSError, RuntimeError) as error:
+            if simulated:
+                self.found = optional.load("core.native.simulated").SimulatedDriver()
+            else:
+                self.found = optional.load("core.native.real.driver").RealDriver()
+        except ImportError as error:
+            self.missing = f"NVIDIA's bindings are not installed ({error})"
+        except (OSError, RuntimeError) as error:
             self.missing = str(error)
+        if self.missing and not simulated:
+            self.missing += f"\n  mend: {WAYS_OUT}"
 
 
 drivers = Drivers()
