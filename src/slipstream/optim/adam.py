@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import slipstream as ss
+from slipstream.optim.elementwise import as_real
 from slipstream.optim.optimizer import (
     Closure,
     Group,
@@ -125,8 +126,8 @@ class Adam(Optimizer):
         inputs = {"gradient": parameter.grad}
         if parameter.is_complex():
             # Real and imaginary part are updated as numbers of their own.
-            targets = {name: ss.view_as_real(value) for name, value in targets.items()}
-            inputs = {"gradient": ss.view_as_real(parameter.grad)}
+            targets = {name: as_real(value) for name, value in targets.items()}
+            inputs = {"gradient": as_real(parameter.grad)}
         apply_update(rule, targets, inputs, numbers)
 
 
