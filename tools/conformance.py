@@ -96,6 +96,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--ops", help="regular expression that operators' names have to contain")
     parser.add_argument("--layout", action="store_true", help="compare strides and views too")
     parser.add_argument("--peer", type=Path, help="a Python that has PyTorch (default: own venv)")
+    parser.add_argument("--fetch", action="store_true",
+                        help="install PyTorch for the scripts alone, where there is no harness")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     return parser.parse_args()
 
@@ -104,6 +106,12 @@ def main() -> int:
     """Run what is there; the status tells whether everything passed."""
     options = parse_arguments()
     oracle, cases = options.shared / "oracle", options.shared / "cases"
+    if not oracle.exists() and not options.peer and not peer.ready():
+        print(f"no harness in {oracle} (--shared FOLDER names another place): what is left are the "
+              "scripts of conformance/, beside PyTorch, which has to be downloaded.  To run "
+              "these: make conformance ARGS=--fetch", file=sys.stderr)
+        if not options.fetch:
+            return 2
     counts = [] if options.ops else [run_scripts(options.peer)]
     if oracle.exists():
         counts.append(run_operators(oracle, options))

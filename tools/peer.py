@@ -13,12 +13,16 @@ NEEDS = ["torch==2.13.0", "numpy>=2", "scipy", "pytest", "hypothesis", "expectte
          "ml_dtypes>=0.5", "cython>=3.1", "safetensors", "scikit-learn>=1.5"]
 
 
+def ready() -> bool:
+    """Tell whether PyTorch was installed already."""
+    return not changed(VENV / "installed.stamp", " ".join(NEEDS))
+
+
 def prepare() -> Path:
     """Return the peer's Python; install first where that was not done."""
-    stamp, key = VENV / "installed.stamp", " ".join(NEEDS)
     create_environment(VENV)
-    if changed(stamp, key):
+    if not ready():
         print("installing PyTorch into .venv-torch ...", flush=True)
         pip_install(*NEEDS, python=PYTHON)
-        stamp.write_text(key)
+        (VENV / "installed.stamp").write_text(" ".join(NEEDS))
     return PYTHON
