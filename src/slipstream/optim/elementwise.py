@@ -135,9 +135,19 @@ def write(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any], gradi
           numbers: dict[str, float]) -> None:
     """Carry out a formula; complex tensors as their real parts."""
     if gradient.is_complex():
-        targets = {name: ss.view_as_real(value) for name, value in targets.items()}
-        gradient = ss.view_as_real(gradient)
+        targets = {name: as_real(value) for name, value in targets.items()}
+        gradient = as_real(gradient)
     apply_update(rule, targets, {"gradient": gradient}, numbers)
+
+
+def as_real(value: ss.Tensor) -> ss.Tensor:
+    """Real and imaginary parts as numbers of their own; NotImplementedError until there is a view.
+    """
+    view = getattr(ss, "view_as_real", None)
+    if view is None:
+        raise NotImplementedError("optimizers do not take complex parameters yet: hold the real "
+                                  "and the imaginary part as two parameters")
+    return view(value)
 
 
 def moments(parameter: ss.Tensor, *names: str) -> dict[str, Any]:

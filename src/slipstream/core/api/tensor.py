@@ -5,12 +5,12 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from slipstream.core.api import (
+    arrays,
     constructors,
     dlpack,
-    exchange,
     handing,
     history,
     indexing,
@@ -31,7 +31,7 @@ from slipstream.core.vocab.records import TensorBase
 if TYPE_CHECKING:
     from slipstream._tensor_methods import TensorMethods
 
-    class Methods(TensorBase, TensorMethods):
+    class Methods(TensorMethods, TensorBase):
         """What checkers see: the ops' methods, which are installed at import."""
 
 else:
@@ -46,7 +46,9 @@ class Tensor(Methods):
     """
 
     __slots__ = ()
+    # NumPy leaves operators to us, and makes tensors of its functions' results.
     __array_priority__ = 1000
+    __array_wrap__ = arrays.array_wrap
 
     def __new__(cls, *data: Any, **options: Any) -> Any:
         """PyTorch's constructor: `Tensor(2, 3)` by sizes, `Tensor([2, 3])` by values, of the
@@ -239,7 +241,6 @@ class Tensor(Methods):
     __dlpack__ = dlpack.dlpack
     __dlpack_device__ = dlpack.dlpack_device
     __cuda_array_interface__ = property(handing.cuda_array_interface)
-    __array_wrap__ = exchange.wrapped
     __bool__ = interop.truth
     __int__ = interop.as_int
     __index__ = interop.as_index

@@ -60,6 +60,8 @@ class Entry:
     aliases: other names of function and method; with a dot the path of another function.
     waits: ``never``, ``always`` or ``data``: whether a call waits for the device.
     samples: () -> list of (args, kwargs) over NumPy arrays; reference: the same in NumPy.
+    shown: the name by which errors call an op that users write in another way, as they do indexing;
+        its ``any`` arguments are then left out.
     exceptions: check name -> reason, for what conformance finds different on purpose.
     """
 
@@ -91,6 +93,7 @@ class Entry:
     reference: Function | None = None
     dtypes: tuple[str, ...] = ("bool", "int", "float", "complex")
     doc: str = ""
+    shown: str = ""
     exceptions: dict[str, str] = field(default_factory=dict)
 
     @property

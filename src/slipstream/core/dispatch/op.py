@@ -177,7 +177,7 @@ class Op(OpCore):
     def _first_call1(self, key: tuple[Any, ...], state: ModeState, a: Any) -> Any:
         values = self.bind((a,), None)
         if self.compound:
-            return self.function(*values)
+            return self._compound(values)
         plan: Plan = self.plan_for(state, values, None, PLAIN)
         if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0,)
                 and not plan.numbers and plan.prepare is None and plan.short_key is None):
@@ -249,7 +249,7 @@ class Op(OpCore):
             return wiring.special(self, state, args, None, None, PLAIN)
         values = self.bind(args, None)
         if self.compound:
-            return self.function(*values)
+            return self._compound(values)
         plan: Plan
         try:
             plan = self.plan_for(state, values, None, PLAIN)
@@ -299,12 +299,7 @@ class Op(OpCore):
     def dispatch(self, state: ModeState, values: Any, target: Any, form: int) -> Any:
         """Find or make the plan of this call and carry it out."""
         if self.compound:
-            try:
-                result = self.function(*values)
-            except (AttributeError, TypeError) as failure:
-                # Arguments of a wrong type are told apart from other faults only now: it is free.
-                wiring.blame_types(self, values, failure)
-                raise
+            result = self._compound(values)
             if form == PLAIN:
                 return result
             return wiring.deliver(self, values, result, target, form)
@@ -334,7 +329,10 @@ class Op(OpCore):
             plan = found
             plan.used = True
             return plan
-        plan = self.builder.plan(self, state, values, target, form, key[self.count])
+        try:
+            plan = self.builder.plan(self, state, values, target, form, key[self.count])
+        except Exception as failure:
+            raise wiring.shortened(failure)  # noqa: B904
         plan_table.made += 1
         if plan.key is None:
             plan.key = key
