@@ -66,7 +66,8 @@ def test_a_tensor_is_shared_with_its_history():
 
 @pytest.mark.parametrize("arguments", [(2.5,), (2, 2.5), ("a",), (None,), (True,), ([1], [2]),
                                        (object(),), ([1, "a"],), ([1j],), (2, [3]),
-                                       (np.float32(3),)], ids=repr)
+                                       (np.float32(3),)],
+                         ids=lambda each: f"{type(each[0]).__name__} of {len(each)}")
 def test_what_is_neither_is_refused(arguments):
     with pytest.raises(TypeError):
         ss.Tensor(*arguments)
