@@ -66,6 +66,8 @@ class Adam(Optimizer):
     the largest v so far.  Raises ValueError for options out of range.
     """
 
+    counts_steps = True
+
     def __init__(self, params: Iterable[Any], lr: float | ss.Tensor = 1e-3,
                  betas: Betas = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
                  amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,

@@ -94,6 +94,7 @@ class AdagradRule:
 class Adagrad(Elementwise):
     """parameter -= lr / (1 + steps * lr_decay) * g / (sqrt(sum of g^2) + eps)."""
 
+    counts_steps = True
     later = (("foreach", None), ("maximize", False), ("differentiable", False), ("fused", None))
 
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2, lr_decay: float = 0,

@@ -42,6 +42,12 @@ def apply_update(formula: Update, targets: Mapping[str, Any], inputs: Mapping[st
         state.grad_enabled = before
 
 
+def is_capturing() -> bool:
+    """Whether a current stream of the thread captures a graph; makes no context."""
+    backends: tuple[Any, ...] = door.windowed
+    return any(backend.queue().capture is not None for backend in backends)
+
+
 def end_step() -> None:
     """Tell devices that gather launches that an optimizer's step ends here."""
     door.boundary()
