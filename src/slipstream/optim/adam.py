@@ -60,6 +60,7 @@ class Adam(Elementwise):
     later = (("amsgrad", False), ("maximize", False), ("foreach", None), ("capturable", False),
              ("differentiable", False), ("fused", None), ("decoupled_weight_decay", False))
     uniform = True
+    counts_steps = True
 
     def __init__(self, params: Iterable[Any], lr: float | ss.Tensor = 1e-3,
                  betas: Betas = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
