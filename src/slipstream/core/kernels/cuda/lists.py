@@ -172,15 +172,18 @@ class Tables:
         queue = self.backend.queue()
         if queue.shared:
             for column in columns:
-                queue.note_uses(tuple([tensor.record.grad for tensor in columns[0]]
-                                      if column is None else column))
+                listed = ([tensor.record.grad for tensor in columns[0]] if column is None
+                          else column)
+                # The launch comes next.
+                queue.note_uses(tuple(listed), queue.sequence + 1)
 
     def _written(self, words: np.ndarray) -> TensorBase:
         made = TensorBase()
         made.spec = specs.contiguous(self.backend.device, dtypes.int64, (words.size,))
         made.storage = self.backend.scratch(words.nbytes)
         made.offset = 0
-        self.backend.write(made.storage.address, words)
+        # A captured graph reads the table at each replay, and holds it.
+        self.backend.write_now(self.backend.queue(), made.storage.address, words)
         return made
 
 

@@ -169,8 +169,12 @@ class Queue:
         """Tell the allocator which blocks a launch uses, where there are several streams."""
         memory = self.owner.memory
         for tensor in operands:
-            if tensor.storage.owner == self.owner.owner:
-                memory.used(tensor.storage.address, self.number, sequence)
+            storage = tensor.storage
+            if storage.owner != self.owner.owner:
+                # Memory of ours that came back through another library is that of its lender.
+                storage = getattr(storage.keep, "lent", None)
+            if storage is not None:
+                memory.used(storage.address, self.number, sequence)
         while self.scratches:
             memory.used(self.scratches.pop(), self.number, sequence)
 
