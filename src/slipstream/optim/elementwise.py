@@ -97,7 +97,8 @@ class Elementwise(Optimizer):
                 self._update(parameter, part.group)
             return
         rule, names, numbers = self._plan_of(part)
-        together = wants_lists(part.group) and not self.defaults["differentiable"]
+        together = (wants_lists(part.group) and not part.complex
+                    and not self.defaults["differentiable"])
         places = part.run(rule, names, numbers) if together else range(len(part.params))
         for place in places:
             parameter = part.params[place]

@@ -25,7 +25,6 @@ from slipstream.core.vocab.dtypes import BY_NUMPY, DType
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage, TensorBase
 
-
 LARGEST = 2**63 - 1
 
 

@@ -166,7 +166,7 @@ class Op(OpCore):
             if found is None:
                 return self._first_call1(key, state, a)
             plan = found
-            self._note_recent(plan, x.spec, None, flags)
+            _note_recent(self, plan, x.spec, None, flags)
         plan.used = True
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         door.submit(plan, (out, a), ())
@@ -219,7 +219,7 @@ class Op(OpCore):
             if found is None or state.special:
                 return self._first_call2(key, state, a, b)
             plan = found
-            self._note_recent(plan, ka, kb, flags)
+            _note_recent(self, plan, ka, kb, flags)
         plan.used = True
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         if len(plan.operands) == 2:
@@ -231,17 +231,6 @@ class Op(OpCore):
         if flags and plan.rule is not None:
             tape.record_short(plan, (a, b), self.tails[2], out, state)
         return out
-
-    def _note_recent(self, plan: Plan, left: Any, right: Any, flags: int) -> None:
-        """The plan that was found last, compared by addresses before any key is made.
-
-        The plan holds its specs: what is compared with lives as long as it.
-        """
-        if cython.compiled:
-            self.recent = plan
-            self.recent_left = left
-            self.recent_right = right
-            self.recent_flags = flags
 
     def _first_call2(self, key: tuple[Any, ...], state: ModeState, a: Any, b: Any) -> Any:
         args: tuple = (a, b)
@@ -395,21 +384,34 @@ class Op(OpCore):
                 key[i], wants = self._specs(value, state.grad_enabled)
                 flags |= wants << i
             else:
-                key[i] = self._part(i, value)
+                key[i] = _part(self, i, value)
         if self.device_at >= 0 and key[self.device_at] is None:
             key[self.device_at] = state.device
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)
 
-    def _part(self, place: int, value: Any) -> Any:
-        """What the key holds of an argument that is no tensor: its value only if it is static."""
-        kind: cython.int = self.kinds[place]
-        if kind == STATIC:
-            return tuple(value) if type(value) is list else value
-        if kind in (NUMBER, TENSOR_OR_NUMBER):
-            return DEFAULT if value is self.defaults[place] else type(value)
-        return (type(value), value) if kind == STATIC_NUMBER else type(value)
+
+def _note_recent(op: Op, plan: Plan, left: Any, right: Any, flags: int) -> None:
+    """The plan that was found last, compared by addresses before any key is made.
+
+    The plan holds its specs: what is compared with lives as long as it.
+    """
+    if cython.compiled:
+        op.recent = plan
+        op.recent_left = left
+        op.recent_right = right
+        op.recent_flags = flags
+
+
+def _part(op: OpCore, place: int, value: Any) -> Any:
+    """What the key holds of an argument that is no tensor: its value only if it is static."""
+    kind: cython.int = op.kinds[place]
+    if kind == STATIC:
+        return tuple(value) if type(value) is list else value
+    if kind in (NUMBER, TENSOR_OR_NUMBER):
+        return DEFAULT if value is op.defaults[place] else type(value)
+    return (type(value), value) if kind == STATIC_NUMBER else type(value)
 
 
 DEFAULT = "default"

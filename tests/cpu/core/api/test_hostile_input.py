@@ -193,7 +193,7 @@ def test_capsules() -> None:
     taken = ss.from_dlpack(capsule)
     x[0] = 5.0
     assert taken.tolist() == [5.0, 1.0, 1.0, 1.0]
-    with pytest.raises(ValueError, match="Capsule"):
+    with pytest.raises(BufferError, match="used up"):
         ss.from_dlpack(capsule)
     for wrong in (3, None, "a"):
         with pytest.raises(TypeError, match="DLPack"):
@@ -209,7 +209,7 @@ def test_parts_of_complex_numbers() -> None:
     (x.real * ss.tensor([1.0, 2.0]) + x.imag * 5).sum().backward()
     assert x.grad.tolist() == [1 + 5j, 2 + 5j]
     with pytest.raises(RuntimeError, match="imag"):
-        ss.ones(2).imag  # noqa: B018
+        ss.ones(2).imag
 
 
 def test_membership_and_floats() -> None:
