@@ -20,6 +20,19 @@ class kthvalue(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class linalg_eigh(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+class linalg_qr(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+class linalg_svd(NamedTuple):
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
 class max(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -31,6 +44,10 @@ class median(NamedTuple):
 class min(NamedTuple):
     values: Tensor
     indices: Tensor
+
+class slogdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
 
 class sort(NamedTuple):
     values: Tensor

@@ -7,12 +7,13 @@ results for forward and reverse mode algorithmic differentiation" (2008), has th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from slipstream.core.catalog import samples
 from slipstream.core.catalog.checks import conj
+from slipstream.core.catalog.results import result
 from slipstream.core.catalog.sorting import array_kernel
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
@@ -24,35 +25,10 @@ from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import modes
 
 INEXACT = ("float", "complex")
-
-
-class Eigh(NamedTuple):
-    """Eigenvalues, rising, and eigenvectors, as columns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class SVD(NamedTuple):
-    """U diag(S) Vh."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-class QR(NamedTuple):
-    """Q R, of orthonormal columns and an upper triangle."""
-
-    Q: Any
-    R: Any
-
-
-class Slogdet(NamedTuple):
-    """The sign of a determinant, and the logarithm of its size."""
-
-    sign: Any
-    logabsdet: Any
+Eigh = result("linalg_eigh", "eigenvalues", "eigenvectors")
+SVD = result("linalg_svd", "U", "S", "Vh")
+QR = result("linalg_qr", "Q", "R")
+Slogdet = result("slogdet", "sign", "logabsdet")
 
 
 # -- shapes and checks ---------------------------------------------------------------------------

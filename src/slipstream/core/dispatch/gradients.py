@@ -128,7 +128,7 @@ class FormulaRule(Rule):
         if source >= KEPT:
             return node.values[source - KEPT]
         if source >= 0:
-            return _unpack(node.saved[source], node)
+            return _unpack(node.saved[source], node)  # type: ignore[index]  # not freed yet
         if source == G:
             return grads[0]
         if source == RESULT:
@@ -172,10 +172,10 @@ class FormulaRule(Rule):
 
 def _lacks(grads: list[Any]) -> bool:
     """Whether a gradient is None; ``in`` would ask tensors whether they equal it."""
+    lacks = False
     for grad in grads:
-        if grad is None:
-            return True
-    return False
+        lacks = lacks or grad is None
+    return lacks
 
 
 def _dtypes_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -125,7 +125,7 @@ class Walk:
         A frame of its own: what it held is let go before the next node looks whether a gradient
         is in anyone else's hands.
         """
-        grads: list = self.grads.pop(node, None)
+        grads: Any = self.grads.pop(node, None)
         if grads is None:
             self.release(node, [])
             return

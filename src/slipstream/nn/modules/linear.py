@@ -50,7 +50,7 @@ class Linear(Module):
         """Return the output; raises RuntimeError unless the last dim is in_features long."""
         known = self._parameters
         if "weight" in known and "bias" in known:
-            return linear(input, known["weight"], known["bias"])
+            return linear(input, known["weight"], known["bias"])  # type: ignore[arg-type]
         # One of them was replaced by what a parametrization computes.
         return linear(input, self.weight, self.bias)
 

@@ -70,7 +70,7 @@ class ParametrizationList(ModuleList):
         """What the tensor is computed from."""
         if self.single:
             return [self.original]
-        held = {**self._parameters, **self._buffers}
+        held: dict[str, Any] = {**self._parameters, **self._buffers}
         return [held[f"original{place}"] for place in range(len(held))]
 
     def forward(self) -> ss.Tensor:

@@ -14,7 +14,9 @@ def norm_except_dim(weight: ss.Tensor, dim: int | None) -> ss.Tensor:
     if dim is None or dim == -1:
         return weight.norm()
     others = [each for each in range(weight.ndim) if each != dim % weight.ndim]
-    return ss.linalg.vector_norm(weight, 2, others, keepdim=True) if others else weight.abs()
+    if not others:
+        return weight.abs()
+    return ss.linalg.vector_norm(weight, 2, others, keepdim=True)  # type: ignore[attr-defined]
 
 
 def scaled_direction(direction: ss.Tensor, length: ss.Tensor, dim: int | None) -> ss.Tensor:
