@@ -50,7 +50,7 @@ def test_what_is_too_old_is_said_with_the_mend() -> None:
 
 
 @pytest.mark.parametrize(("failure", "mend"), [
-    (ImportError("No module named 'cuda'"), "pip install 'slipstream[cuda]'"),
+    (ImportError("No module named 'cuda'"), "pip install -e '.[cuda]'"),
     (OSError("libcuda.so.1: cannot open"), "install NVIDIA's driver, 580 or newer"),
     (DriverError("cuInit", "NO_DEVICE"), "CUDA_VISIBLE_DEVICES"),
     (DriverError("cuInit", "UNKNOWN", "strange"), "strange")])

@@ -243,7 +243,7 @@ define(Entry(
     gradient={"self": lambda g, self, out, self_spec: _summed(
                   -(_solved_back(g, self) @ _adjoint(out)), self_spec),
               "other": lambda g, self, other_spec: _summed(_solved_back(g, self), other_spec)},
-    path="", method=False, dtypes=INEXACT, doc="X with self X = other.",
+    path="", method=False, dtypes=INEXACT, doc="X with self X = other.", host=True,
 ), cpu=_kernel(np.linalg.solve))
 
 

@@ -18,10 +18,11 @@ cdef class FormulaRule(Rule):
     cdef public object joint
     cdef public object upstream
     cpdef list apply(self, Node node, list grads, bint create_graph)
-    cdef object _value(self, Py_ssize_t source, Node node, list grads)
-    cdef tuple _values(self, tuple sources, Node node, list grads)
-    cdef list _with_tensors(self, Node node, list grads)
-    cdef list _with_program(self, Node node, list grads)
+    cdef list _held(self, Node node)
+    cdef object _value(self, Py_ssize_t source, Node node, list grads, list held)
+    cdef tuple _values(self, tuple sources, Node node, list grads, list held)
+    cdef list _with_tensors(self, Node node, list grads, list held)
+    cdef list _with_program(self, Node node, list grads, list held)
 
 cdef object _unpack(object saved, Node node)
 cdef tuple _dtypes_of(tuple inputs)

@@ -107,65 +107,76 @@ class FormulaRule(Rule):
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs; raises RuntimeError for a saved tensor that changed."""
+        held = self._held(node)
         if self.upstream is not None:
             sources = self.sources_of(parameters_of(self.upstream))
-            grads = [self.upstream(*self._values(sources, node, grads)), *grads[1:]]
+            grads = [self.upstream(*self._values(sources, node, grads, held)), *grads[1:]]
         if create_graph or self.eager or _lacks(grads):
-            return self._with_tensors(node, grads)
+            return self._with_tensors(node, grads, held)
         if self.joint is not None:
             dtypes = dict(zip(self.wanted, _dtypes_of(node.inputs), strict=True))
-            results = self.joint(dtypes, self._known(node, grads))
+            results = self.joint(dtypes, self._known(node, grads, held))
             if results is not None:
                 return list(results)
         try:
-            return self._with_program(node, grads)
+            return self._with_program(node, grads, held)
         except NotAFormula:
             self.eager = True
-            return self._with_tensors(node, grads)
+            return self._with_tensors(node, grads, held)
 
-    def _value(self, source: int, node: Node, grads: list[Any]) -> Any:
+    def _held(self, node: Node) -> list[Any]:
+        """What the tape saved, each taken out once (a user's hook may compute it), the result last.
+        """
+        held: list = []
+        for saved in node.saved or ():
+            held.append(_unpack(saved, node))
+        if self.saves_output:
+            output: SavedTensor = node.extra
+            held.append(output.unpack(node, _record_of(node)))
+        return held
+
+    def _value(self, source: int, node: Node, grads: list[Any], held: list[Any]) -> Any:
         """What a formula's argument is for this node."""
         if source >= KEPT:
             return node.values[source - KEPT]
         if source >= 0:
-            return _unpack(node.saved[source], node)  # type: ignore[index]  # not freed yet
+            return held[source]
         if source == G:
             return grads[0]
         if source == RESULT:
-            saved: SavedTensor = node.extra
-            return saved.unpack(node, _record_of(node))
+            return held[len(held) - 1]
         if source == GRADS:
             return grads
         return _dtypes_of(node.inputs)
 
-    def _values(self, sources: tuple[int, ...], node: Node,
-                grads: list[Any]) -> tuple[Any, ...]:
+    def _values(self, sources: tuple[int, ...], node: Node, grads: list[Any],
+                held: list[Any]) -> tuple[Any, ...]:
         found: list = []
         for source in sources:
-            found.append(self._value(source, node, grads))
+            found.append(self._value(source, node, grads, held))
         return tuple(found)
 
-    def _with_tensors(self, node: Node, grads: list[Any]) -> list[Any]:
+    def _with_tensors(self, node: Node, grads: list[Any], held: list[Any]) -> list[Any]:
         results: list = []
         for formula, sources in self.calls:
-            results.append(formula(*self._values(sources, node, grads)))
+            results.append(formula(*self._values(sources, node, grads, held)))
         return list(results[0]) if self.multiple else results
 
-    def _with_program(self, node: Node, grads: list[Any]) -> list[Any]:
+    def _with_program(self, node: Node, grads: list[Any], held: list[Any]) -> list[Any]:
         if self.program is None:
-            self._make_program(node, grads)
+            self._make_program(node, grads, held)
         program: Op = self.program  # type: ignore[assignment]  # it was made
-        results = program.dispatch(modes.current(),
-                                   self._values(self.program_sources, node, grads), None, PLAIN)
+        values = self._values(self.program_sources, node, grads, held)
+        results = program.dispatch(modes.current(), values, None, PLAIN)
         return list(results) if isinstance(results, tuple) else [results]
 
-    def _known(self, node: Node, grads: list[Any]) -> dict[str, Any]:
+    def _known(self, node: Node, grads: list[Any], held: list[Any]) -> dict[str, Any]:
         """Everything that a formula may ask for, by name."""
-        return {name: self._value(source, node, grads)
+        return {name: self._value(source, node, grads, held)
                 for name, source in self.sources.items() if name != "out" or self.saves_output}
 
-    def _make_program(self, node: Node, grads: list[Any]) -> None:
-        program = gradient_op(self, self._known(node, grads))
+    def _make_program(self, node: Node, grads: list[Any], held: list[Any]) -> None:
+        program = gradient_op(self, self._known(node, grads, held))
         self.program_sources = self.sources_of(program.names)
         self.program = program
 

@@ -30,7 +30,8 @@ class Drivers:
         if self.found is None:
             self._find()
         if self.found is None:
-            raise RuntimeError(f"CUDA is not available: {self.missing}")
+            raise RuntimeError(f"CUDA is not available: {self.missing}" + (
+                "" if settings.driver == "sim" else f"\n  mend: {WAYS_OUT}"))
         return self.found
 
     def available(self) -> bool:
@@ -52,13 +53,13 @@ class Drivers:
             else:
                 self.found = optional.load("core.native.real.driver").RealDriver()
         except ImportError as error:
-            self.missing = f"NVIDIA's Python bindings are missing or broken ({error})"
+            self.missing = ("NVIDIA's Python bindings are missing or broken "
+                            f"({error}): {optional.install_command('cuda')}")
         except OSError as error:
-            self.missing = f"the driver's library is not found ({error})"
+            self.missing = (f"the driver's library is not found ({error}): install NVIDIA's "
+                            "driver, 580 or newer")
         except RuntimeError as error:
             self.missing = MENDS.get(getattr(error, "code", ""), str(error))
-        if self.missing and not simulated:
-            self.missing += f"\n  mend: {WAYS_OUT}"
 
 
 drivers = Drivers()

@@ -12,6 +12,7 @@ from catalogue import SAMPLED, case_of, dtypes_of, results_of
 import slipstream as ss
 from slipstream.core.catalog.table import table
 from slipstream.core.dispatch import formulas
+from slipstream.core.dispatch.op import drop_plans
 from slipstream.core.fuse.grammar import check
 from slipstream.core.fuse.printing import describe
 from slipstream.core.fuse.trace import trace
@@ -43,7 +44,8 @@ def test_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(formulas, "trace", recorded)
     op = table[name]
-    for each in (op.recipes, op.programs, op.rules):
+    drop_plans(op)
+    for each in (op.programs, op.rules):
         each.clear()
     with np.errstate(all="ignore"):
         run(name)
