@@ -18,7 +18,7 @@ from slipstream.core.vocab.programs import Program
 
 FORMULAS = [name for name in NAMES if table[name].entry.kind in FORMULA_KINDS]
 # What static parameters without a default are given for tracing.
-STATICS = {"dtype": ss.float32, "int": 1, "int[]": (2, 3), "int...": (2, 3), "float": 0.5, "float?": 0.5,
+STATICS = {"dtype": ss.float32, "int": 1, "int[]": (2, 3), "int...": (2, 3), "float": 0.5,
            "bool": True, "str": "none", "any": None}
 
 

@@ -236,10 +236,10 @@ define(Entry(
     doc="self / sqrt(mean of squares + eps) * weight over the last dims, which have "
         "normalized_shape; eps is by default that of the type it is computed in.",
 ))
-for _name, _formula in (("layer_norm", _slopes), ("rms_norm", _rms_slopes)):
+for _name, _formula, _eps in (("layer_norm", _slopes, "float"), ("rms_norm", _rms_slopes, "any")):
     define(Entry(
         f"{_name}_slopes(Tensor g, Tensor self, Tensor? weight, int[] normalized_shape, "
-        "float? eps)",
+        f"{_eps} eps)",
         COMPOSITE, formula=_formula, promotion=_slope_dtypes, path="", method=False,
         dtypes=("float",), doc=f"The gradient of {_name} by its input, and values of its rows.",
     ))
