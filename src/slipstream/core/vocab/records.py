@@ -365,6 +365,11 @@ def _are_operands(a: object, b: object) -> bool:
                               abstract_numbers.Number))
 
 
+def _with_array(compare: Any, tensor: Any, other: object) -> Any:
+    """A comparison with an array, which would leave it to the tensor again."""
+    return compare(tensor, other) if isinstance(other, np.ndarray) else NotImplemented
+
+
 class TensorBase:
     """The compiled part of a tensor: spec, storage, offset (in elements), autograd record.
 
@@ -398,32 +403,32 @@ class TensorBase:
     def __eq__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.eq.call2(self, other)
-        return np.equal(self, other) if isinstance(other, np.ndarray) else NotImplemented
+        return _with_array(np.equal, self, other)
 
     def __ne__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.ne.call2(self, other)
-        return np.not_equal(self, other) if isinstance(other, np.ndarray) else NotImplemented
+        return _with_array(np.not_equal, self, other)
 
     def __lt__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.lt.call2(self, other)
-        return np.less(self, other) if isinstance(other, np.ndarray) else NotImplemented
+        return _with_array(np.less, self, other)
 
     def __le__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.le.call2(self, other)
-        return np.less_equal(self, other) if isinstance(other, np.ndarray) else NotImplemented
+        return _with_array(np.less_equal, self, other)
 
     def __gt__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.gt.call2(self, other)
-        return np.greater(self, other) if isinstance(other, np.ndarray) else NotImplemented
+        return _with_array(np.greater, self, other)
 
     def __ge__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.ge.call2(self, other)
-        return np.greater_equal(self, other) if isinstance(other, np.ndarray) else NotImplemented
+        return _with_array(np.greater_equal, self, other)
 
     def __hash__(self) -> int:
         # Tensors are compared elementwise, so they hash by identity, as PyTorch's do.
