@@ -19,6 +19,7 @@ check: build
 
 bench: build
 	@$(RUN) benchmarks/run.py --readme $(ARGS)
+	@$(RUN) benchmarks/breadth.py --readme $(ARGS)
 
 gpu: build
 	@$(RUN) benchmarks/gpu/run.py --resume $(ARGS)

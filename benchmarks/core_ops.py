@@ -129,13 +129,14 @@ ROWS = HEADLINES | {f"op {name}": row for name, row in OPS.items()}
 class Worker:
     """Times rows in this process, under one module."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, rows: dict[str, Row]) -> None:
         self.module = module
+        self.rows = rows
         self.timers: dict[str, timeit.Timer] = {}
 
     def time(self, name: str, number: int) -> float:
         """Return the nanoseconds a call takes, over ``number`` calls: the fastest of REPEATS."""
-        row = ROWS[name]
+        row = self.rows[name]
         if name not in self.timers:
             self.timers[name] = timeit.Timer(row.statement, globals=row.space(self.module))
         with self.module.no_grad() if row.no_grad else contextlib.nullcontext():
@@ -194,15 +195,15 @@ def new_ranks(module: ModuleType) -> list[int]:
 FIRST_CALLS = {"new_shape": new_shapes, "new_dtypes": new_dtypes, "new_rank": new_ranks}
 
 
-def main() -> None:
-    """Answer requests until the input ends."""
+def main(rows: dict[str, Row]) -> None:
+    """Answer requests for ``rows`` until the input ends."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--module", required=True)
-    worker = Worker(importlib.import_module(parser.parse_args().module))
+    worker = Worker(importlib.import_module(parser.parse_args().module), rows)
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         print(json.dumps(worker.answer(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(ROWS)

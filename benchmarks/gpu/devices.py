@@ -44,14 +44,69 @@ def bandwidth() -> list[Row]:
     return found
 
 
+# Rows, columns and steps of gelu(x @ w^T + b), as shared figures have them.
+SHAPES = ((4096, 4096, 4096), (8192, 3072, 768), (16, 4096, 4096), (1, 4096, 4096))
+
+
+def epilogues() -> list[Row]:
+    """gelu(x @ wt + b) in bfloat16 by one launch / PyTorch's linear then gelu."""
+    found = []
+    for tuned in (False, True):
+        ss.cuda.tunable.enable(tuned)
+        for shape in SHAPES:
+            found += epilogue(shape, ", tuned" if tuned else "")
+    ss.cuda.tunable.enable(False)
+    return found
+
+
+def epilogue(shape: tuple[int, int, int], how: str) -> list[Row]:
+    """One shape: the time of a call, its launches, and its difference from float32."""
+    m, n, k = shape
+    x, w, b = [torch.randn(size, device="cuda", dtype=torch.bfloat16) / 8
+               for size in ((m, k), (n, k), (n,))]
+    ours = [ss.from_numpy(each.float().cpu().numpy()).to("cuda", ss.bfloat16)
+            for each in (b, x, w)]
+    wt = ours[2].t()
+    functional = torch.nn.functional
+
+    def call() -> Any:
+        return ss.addmm_activation(ours[0], ours[1], wt, use_gelu=True)
+
+    def peer() -> Any:
+        return functional.gelu(functional.linear(x, w, b))
+
+    call()
+    ours_wait()
+    before = ss.cuda.launch_stats()["launches"]
+    result = call()
+    launches = ss.cuda.launch_stats()["launches"] - before
+    exact = functional.gelu(functional.linear(x.float(), w.float(), b.float()),
+                            approximate="tanh")
+    theirs = torch.from_numpy(result.float().cpu().numpy()).to("cuda")
+    worst = ((theirs - exact).abs() / (exact.abs() + 1)).max().item()
+    name = f"addmm_activation, gelu, {m} x {n} x {k} bf16{how}"
+    return [ratio(f"{name} / PyTorch linear then gelu", device_time(call), peer_time(peer),
+                  None if how else 0.85),
+            Row(f"{name}: launches", launches, None, launches, 1, ""),
+            Row(f"{name}: largest difference from float32, of 1 + |y|", worst, None, worst, 0.01,
+                "")]
+
+
 def overlap() -> list[Row]:
     """A pinned copy on a side stream beside a product: the overlapped share of the shorter."""
-    host = ss.zeros(LARGE).pin_memory()
-    a = ss.rand(4096, 4096, device="cuda")
-    side = ss.cuda.Stream()
+    ours = overlapped(ss, ss.zeros(LARGE).pin_memory())
+    peer = overlapped(torch, torch.zeros(LARGE).pin_memory())
+    return [Row("pinned copy beside products: overlapped share of the shorter", ours, peer, ours,
+                -0.9, "")]
+
+
+def overlapped(library: Any, host: Any) -> float:
+    """The share with a library of PyTorch's names; ``host`` is pinned."""
+    a = library.rand(4096, 4096, device="cuda")
+    side = library.cuda.Stream()
 
     def copy() -> Any:
-        with ss.cuda.stream(side):
+        with library.cuda.stream(side):
             return host.to("cuda", non_blocking=True)
 
     def product() -> Any:
@@ -60,18 +115,16 @@ def overlap() -> list[Row]:
     def wall(*steps: Any) -> float:
         times = []
         for _ in range(8):
-            ours_wait()
+            library.cuda.synchronize()
             start = time.perf_counter()
             held = [step() for step in steps]
-            ours_wait()
+            library.cuda.synchronize()
             times.append(time.perf_counter() - start)
             del held
         return sorted(times)[3] * 1e3
 
     alone, products, both = wall(copy), wall(product), wall(copy, product)
-    share = (alone + products - both) / min(alone, products)
-    return [Row("pinned copy beside products: overlapped share of the shorter", share, None, share,
-                -0.9, "")]
+    return (alone + products - both) / min(alone, products)
 
 
 SOURCE = """

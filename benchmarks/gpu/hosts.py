@@ -12,6 +12,9 @@ from gpu.models import convolutions, digits_step, mlp_step
 from gpu.timing import Row, Step, device_time, enqueue, loop, ours_wait, peer_time, peer_wait, ratio
 
 SMALL = 64
+# What makes a step at a new length slow.
+COUNTED = ("compilations", "library_questions", "captures", "graph_launches", "kernel_launches",
+           "node_updates")
 
 
 def adds() -> list[Row]:
@@ -149,11 +152,13 @@ def changing() -> list[Row]:
     with ss.cuda.immediate():
         off = loop(changed, ours_wait, 100, 50)[0]
     return [ratio("64 launches, every address changed: CPU side / memo off", on, off, 0.6),
-            unseen(), growing()]
+            *unseen(), growing()]
 
 
-def unseen() -> Row:
-    """Steps at lengths never seen before."""
+def unseen() -> list[Row]:
+    """Steps at lengths never seen before, and what the driver and the library were asked in one."""
+    counted: dict[str, float] = {}
+
     def run(lib: Any, wait: Step, first: int) -> float:
         model = lib.nn.Sequential(lib.nn.Linear(64, 64), lib.nn.ReLU(), lib.nn.Linear(64, 8)).to(
             "cuda")
@@ -163,10 +168,18 @@ def unseen() -> Row:
             model.zero_grad()
             model(lib.zeros(next(lengths), 64, device="cuda")).square().mean().backward()
 
-        return loop(step, wait, 200, 100)[1]
+        loop(step, wait, 1, 100)
+        before = ss.cuda.driver_stats()
+        wall = loop(step, wait, 200, 0)[1]
+        after = ss.cuda.driver_stats()
+        counted.update({name: (after[name] - before[name]) / 200 for name in COUNTED}
+                       if lib is ss else {})
+        return wall
 
-    return ratio("a step at a length never seen / PyTorch eager", run(ss, ours_wait, 100),
-                 run(torch, peer_wait, 100), 1.0)
+    rows = [ratio("a step at a length never seen / PyTorch eager", run(ss, ours_wait, 100),
+                  run(torch, peer_wait, 100), 1.0)]
+    return rows + [Row(f"a step at a length never seen: {name}", count, None, count, None, "")
+                   for name, count in counted.items()]
 
 
 def growing() -> Row:

@@ -28,7 +28,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 PARTS = {
     "adds": hosts.adds, "backwards": hosts.backwards, "training": hosts.training,
     "replay": hosts.replay, "changing": hosts.changing, "bandwidth": devices.bandwidth,
-    "overlap": devices.overlap, "custom": devices.custom,
+    "epilogues": devices.epilogues, "overlap": devices.overlap, "custom": devices.custom,
 }
 
 

@@ -14,8 +14,8 @@ from slipstream.core.vocab.optional import load as _load
 __version__ = "0.1.0"
 
 # Packages that are loaded when they are first used.
-_LATER = ("amp", "autograd", "cli", "cuda", "library", "linalg", "nn", "optim", "random",
-          "serialization", "special", "testing", "utils")
+_LATER = ("amp", "autograd", "backends", "cli", "cuda", "library", "linalg", "nn", "optim",
+          "random", "serialization", "special", "testing", "utils")
 # Names that live in such a package.
 _FUNCTIONAL = (
     "adaptive_max_pool1d alpha_dropout avg_pool1d bilinear channel_shuffle conv3d "

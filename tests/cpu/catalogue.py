@@ -22,6 +22,7 @@ DTYPES = {
     "complex": (ss.complex64, ss.complex128),
 }
 LAYOUTS = ("contiguous", "transposed", "stepped", "reversed", "offset", "expanded")
+INVERTING = ("inverse", "matrix_power", "solve")
 # Kinds of numbers that an op takes only in part of their range: the samples are folded into it.
 FOLDS: dict[tuple[str, str], Callable[[Any], Any]] = {("pow", "int"): np.abs}
 
@@ -78,7 +79,10 @@ def converted(name: str, value: Any, dtype: Any) -> np.ndarray:
 
 def layouts_of(op: Op) -> tuple[str, ...]:
     """The layouts that the op takes: some views refuse strides, see the tests of geometry."""
-    return ("contiguous", "offset") if op.name in ("view", "view_as") else LAYOUTS
+    if op.name in ("view", "view_as"):
+        return "contiguous", "offset"
+    # Expanded rows are all the same: such matrices have no inverse.
+    return LAYOUTS[:-1] if op.name in INVERTING else LAYOUTS
 
 
 def wide(array: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 
 from slipstream.core.dispatch.op import Op, drop_plans, plan_table
 from slipstream.core.dispatch.updating import UpdateOp
+from slipstream.core.kernels.cuda.library import libraries
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.door import NoMemory, backends, door
 from slipstream.core.native.drivers import drivers
@@ -35,6 +36,8 @@ def forget() -> None:
             drop_plans(each)
             if isinstance(each, UpdateOp):
                 each.known.clear()
+    libraries.found.clear()
+    libraries.tuners.clear()
     for table in (modules.functions, modules.shared, modules.attributes, modules.architectures):
         table.clear()
 

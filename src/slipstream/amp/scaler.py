@@ -6,8 +6,34 @@ from collections.abc import Iterable
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.lists import unscale
 
 READY, UNSCALED, STEPPED = range(3)
+
+
+def unscaled(gradients: list[ss.Tensor], inverse: ss.Tensor) -> ss.Tensor:
+    """Multiply gradients by ``inverse`` in place; 1 where one of them is not finite, else 0.
+
+    The result is on the device of the first; nothing waits but copies between devices.
+    """
+    kinds: dict[Any, list[ss.Tensor]] = {}
+    for gradient in gradients:
+        kinds.setdefault((gradient.device, gradient.dtype), []).append(gradient)
+    founds: dict[Any, ss.Tensor] = {}
+    for (device, _), members in kinds.items():
+        if device not in founds:
+            founds[device] = ss.zeros((), dtype=ss.float32, device=device)
+        mine = inverse.to(device)
+        if unscale(members, mine, founds[device]):
+            continue
+        for gradient in members:
+            bad = ss.isfinite(gradient).all().logical_not().to(ss.float32)
+            founds[device] = ss.maximum(founds[device], bad)
+        ss._foreach_mul_(members, mine)
+    first, *others = founds.values()
+    for other in others:
+        first = ss.maximum(first, other.to(first.device))
+    return first
 
 
 class GradScaler:
@@ -78,17 +104,13 @@ class GradScaler:
                                  "iteration.")
         # Of a power of two this is exact.
         inverse = self._scale.to(ss.float64).reciprocal().to(ss.float32)
-        found = None
-        with ss.no_grad():
-            for gradient in self._gradients(optimizer):
-                if gradient.dtype == ss.float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
-                bad = ss.isfinite(gradient).all().logical_not()
-                gradient.mul_(inverse.to(gradient.device))
-                found = bad if found is None else found.logical_or(bad.to(found.device))
-        if found is None:
+        gradients = self._gradients(optimizer)
+        if any(gradient.dtype == ss.float16 for gradient in gradients):
+            raise ValueError("Attempting to unscale FP16 gradients.")
+        if not gradients:
             raise AssertionError("No inf checks were recorded for this optimizer.")
-        self._stages[id(optimizer)] = (UNSCALED, found.to(ss.float32))
+        with ss.no_grad():
+            self._stages[id(optimizer)] = (UNSCALED, unscaled(gradients, inverse))
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscale if that was not done, and step unless a gradient is not finite: waits.

@@ -1,6 +1,6 @@
 """``slipstream doctor``: says how the core runs here, what the machine offers, what is missing.
 
-Looks for things and starts none of them: no device context, no compiler, no thread.
+Looks for things and starts none of them: no device context, no compilation, no thread.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import numpy
 
 from slipstream import _uncompiled
+from slipstream.core.api.cuda.installation import installation
 
 SUMMARY = "say how the core runs here and what the machine offers"
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -69,6 +70,7 @@ def report() -> dict[str, Any]:
         "memory_gib": memory_gib(),
         "packages": {name: version_of(name) for name in OPTIONAL},
         "cuda": {name: find_library(name) for name in CUDA_LIBRARIES},
+        "gpu": installation(),
     }
     found["missing"] = missing(found)
     return found
@@ -170,9 +172,13 @@ def missing(found: dict[str, Any]) -> list[str]:
     for name, use in OPTIONAL.items():
         if found["packages"][name] is None:
             lines.append(f"{name}, for {use}: pip install {name}")
-    for name, mend in CUDA_LIBRARIES.items():
-        if found["cuda"][name] is None:
-            lines.append(f"{name} (only for NVIDIA GPUs): {mend}")
+    if found["gpu"]["driver"] != "simulated":
+        for name, mend in CUDA_LIBRARIES.items():
+            if found["cuda"][name] is None:
+                lines.append(f"{name} (only for NVIDIA GPUs): {mend}")
+    if found["cuda"]["libcuda"] is not None or found["gpu"]["driver"] is not None:
+        # Without a driver's library the line above says it all.
+        lines += found["gpu"]["faults"]
     return lines
 
 
@@ -183,6 +189,22 @@ def mend_of_core(found: dict[str, Any]) -> str:
     if found["compiler"]["path"] is None:
         return "install a C compiler, then install slipstream again"
     return "install slipstream again (in a checkout: make build)"
+
+
+def gpu_rows(gpu: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows on CUDA: driver, compiler, cards, library and kept kernels."""
+    kept = gpu["cache"]
+    rows = [("kernels", f"{kept['kernels']} kept, {kept['mib']} MiB, in {kept['folder']}")]
+    if gpu["driver"] is None:
+        return rows
+    rows = [("driver", f"{gpu['driver']}, CUDA {gpu['cuda']}"), ("runtime", gpu["compiler"]), *rows]
+    if gpu["cublaslt"] is not None:
+        rows.insert(2, ("cuBLASLt", gpu["cublaslt"]))
+    for index, card in enumerate(gpu["cards"]):
+        capability = "{}.{}".format(*card["capability"])
+        rows.append((f"card {index}", f"{card['name']}, capability {capability}, "
+                     f"{card['memory_gib']} GiB, {card['multiprocessors']} multiprocessors"))
+    return rows
 
 
 def as_text(found: dict[str, Any]) -> str:
@@ -200,6 +222,7 @@ def as_text(found: dict[str, Any]) -> str:
         ("machine", f"{found['cores']} cores, {found['memory_gib']} GiB"),
         *((name, version or "missing") for name, version in found["packages"].items()),
         *((name, path or "not found") for name, path in found["cuda"].items()),
+        *gpu_rows(found["gpu"]),
     ]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}" for name, value in rows]

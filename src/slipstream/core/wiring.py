@@ -53,9 +53,10 @@ def wire() -> None:
                  "eq", "ne", "lt", "le", "gt", "ge"):
         setattr(slots, name, getattr(ops, name))
     operations.accumulate = ops.add
+    operations.sum = ops.sum
     operations.sum_to = ops.sum_to
     operations.cast = ops.to_dtype
-    operations.ones = ops.ones_like
+    operations.full = ops.full_memory
     operations.zeros = ops.new_zeros
     operations.index_put = ops.index_put
     operations.strided_view = ops.strided_view

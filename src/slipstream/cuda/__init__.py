@@ -49,7 +49,14 @@ from slipstream.core.api.cuda.streams import (
     set_stream,
     stream,
 )
-from slipstream.cuda import driver, memory
+from slipstream.cuda import driver, graphs, memory, tunable
+from slipstream.cuda.graphs import (
+    CUDAGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from slipstream.cuda.memory import (
     CUDAPluggableAllocator,
     MemPool,
@@ -86,22 +93,23 @@ from slipstream.cuda.memory import (
 )
 
 __all__ = [
-    "CUDAPluggableAllocator", "Event", "ExternalStream", "Kernel", "MemPool",
+    "CUDAGraph", "CUDAPluggableAllocator", "Event", "ExternalStream", "Kernel", "MemPool",
     "OutOfMemoryError", "Stream", "StreamContext", "allow_mixed_devices",
     "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_disabled",
     "caching_allocator_enable", "can_device_access_peer", "change_current_allocator",
-    "current_device", "current_stream", "default_stream", "device", "device_count",
-    "device_of", "driver", "driver_stats", "empty_cache", "get_allocator_backend",
-    "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
-    "get_per_process_memory_fraction", "get_rng_state", "get_rng_state_all",
-    "host_memory_stats", "immediate", "init", "initial_seed", "is_available",
-    "is_bf16_supported", "is_initialized", "kernel", "launch_stats", "manual_seed",
-    "manual_seed_all", "max_memory_allocated", "max_memory_cached", "max_memory_reserved",
-    "mem_get_info", "memory", "memory_allocated", "memory_cached", "memory_reserved",
-    "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict", "memory_summary",
-    "register_free_memory_callback", "reset_accumulated_host_memory_stats",
-    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
-    "reset_peak_host_memory_stats", "reset_peak_memory_stats", "seed", "seed_all",
-    "set_device", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all",
-    "set_stream", "stream", "synchronize", "use_mem_pool",
+    "current_device", "current_stream", "default_stream", "device", "device_count", "device_of",
+    "driver", "driver_stats", "empty_cache", "get_allocator_backend", "get_arch_list",
+    "get_device_capability", "get_device_name", "get_device_properties",
+    "get_per_process_memory_fraction", "get_rng_state", "get_rng_state_all", "graph",
+    "graph_pool_handle", "graphs", "host_memory_stats", "immediate", "init", "initial_seed",
+    "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "kernel",
+    "launch_stats", "make_graphed_callables", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory",
+    "memory_allocated", "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats",
+    "memory_stats_as_nested_dict", "memory_summary", "register_free_memory_callback",
+    "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_host_memory_stats",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_per_process_memory_fraction",
+    "set_rng_state", "set_rng_state_all", "set_stream", "stream", "synchronize", "tunable",
+    "use_mem_pool",
 ]

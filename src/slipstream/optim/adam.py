@@ -8,17 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import slipstream as ss
-from slipstream.optim.optimizer import (
-    Closure,
-    Group,
-    Optimizer,
-    check_options,
-    number_of,
-    require,
-    run_closure,
-    trained,
-)
-from slipstream.optim.update import apply_update
+from slipstream.optim.elementwise import Elementwise, moments
+from slipstream.optim.optimizer import Group, check_options, number_of, require
 
 Betas = tuple[float | ss.Tensor, float | ss.Tensor]
 
@@ -57,7 +48,7 @@ class AdamRule:
         return parameter - at.step_size * first / denominator, first, second, *extra
 
 
-class Adam(Optimizer):
+class Adam(Elementwise):
     """parameter -= lr * m / (sqrt(v) + eps), with running averages m and v of the gradient.
 
     m averages the gradient (``betas[0]``), v its square (``betas[1]``), both corrected for their
@@ -65,6 +56,10 @@ class Adam(Optimizer):
     ``decoupled_weight_decay`` shrinks the parameter by lr * weight_decay first.  ``amsgrad`` uses
     the largest v so far.  Raises ValueError for options out of range.
     """
+
+    later = (("amsgrad", False), ("maximize", False), ("foreach", None), ("capturable", False),
+             ("differentiable", False), ("fused", None), ("decoupled_weight_decay", False))
+    uniform = True
 
     def __init__(self, params: Iterable[Any], lr: float | ss.Tensor = 1e-3,
                  betas: Betas = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
@@ -83,51 +78,14 @@ class Adam(Optimizer):
         check_options(defaults)
         super().__init__(params, defaults)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, value in (("amsgrad", False), ("maximize", False), ("foreach", None),
-                                ("capturable", False), ("differentiable", False),
-                                ("fused", None), ("decoupled_weight_decay", False)):
-                group.setdefault(name, value)
-        for values in self.state.values():
-            if "step" in values and not isinstance(values["step"], ss.Tensor):
-                values["step"] = ss.tensor(float(values["step"]), dtype=ss.float32)
+    def _first_state(self, parameter: ss.Tensor, group: Group) -> dict[str, Any]:
+        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
+        return moments(parameter, *names)
 
-    def step(self, closure: Closure | None = None) -> Any:
-        """Update every parameter that has a gradient; return what ``closure`` returns."""
-        loss = run_closure(closure)
-        if not self.ready():
-            return loss
-        with ss.set_grad_enabled(self.defaults["differentiable"]):
-            for group in self.param_groups:
-                rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
-                # Parameters that began together are at the same step: one set of numbers.
-                known: dict[float, dict[str, float]] = {}
-                for parameter in trained(group):
-                    self._update(rule, parameter, group, known)
-        return loss
-
-    def _update(self, rule: AdamRule, parameter: ss.Tensor, group: Group,
-                known: dict[float, dict[str, float]]) -> None:
-        state = self.state[parameter]
-        if not state:
-            state.update(adam_state(parameter, rule.amsgrad))
-        state["step"] += 1
-        step = state["step"].item()
-        numbers = known.get(step)
-        if numbers is None:
-            numbers = known[step] = adam_numbers(group, step)
-        targets = {"parameter": parameter, "exp_avg": state["exp_avg"],
-                   "exp_avg_sq": state["exp_avg_sq"]}
-        if rule.amsgrad:
-            targets["max_exp_avg_sq"] = state["max_exp_avg_sq"]
-        inputs = {"gradient": parameter.grad}
-        if parameter.is_complex():
-            # Real and imaginary part are updated as numbers of their own.
-            targets = {name: ss.view_as_real(value) for name, value in targets.items()}
-            inputs = {"gradient": ss.view_as_real(parameter.grad)}
-        apply_update(rule, targets, inputs, numbers)
+    def _plan(self, group: Group, state: dict[str, Any]) -> tuple[Any, tuple[str, ...], Any]:
+        rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
+        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if rule.amsgrad else ()))
+        return rule, names, adam_numbers(group, state["step"].item())
 
 
 class AdamW(Adam):
@@ -153,14 +111,6 @@ def decay_of(group: Group) -> str:
     if group["weight_decay"] == 0:
         return NO_DECAY
     return DECOUPLED if group["decoupled_weight_decay"] else IN_GRADIENT
-
-
-def adam_state(parameter: ss.Tensor, amsgrad: bool) -> dict[str, ss.Tensor]:
-    """The state of a parameter before its first step; the step is counted on the CPU."""
-    dtype = ss.float64 if ss.get_default_dtype() == ss.float64 else ss.float32
-    names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if amsgrad else ()))
-    moments = {name: ss.zeros_like(parameter).detach() for name in names}
-    return {"step": ss.zeros((), dtype=dtype, device="cpu"), **moments}
 
 
 def adam_numbers(group: Group, step: float) -> dict[str, float]:

@@ -42,6 +42,8 @@ class AdamaxRule:
 class Adamax(Elementwise):
     """Adam with the largest gradient of late in the place of the root mean square."""
 
+    uniform = True
+
     def __init__(self, params: Iterable[Any], lr: Rate = 2e-3, betas: Betas = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0, foreach: bool | None = None, *,
                  maximize: bool = False, differentiable: bool = False,
@@ -154,6 +156,8 @@ class RAdam(Elementwise):
 
     later = (*Elementwise.later, ("decoupled_weight_decay", False))
 
+    uniform = True
+
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-3, betas: Betas = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0,
                  decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
@@ -235,7 +239,11 @@ class ASGD(Elementwise):
         rule = ASGDRule(group["maximize"], group["weight_decay"] != 0, share == 1)
         numbers = {"shrink": 1 - group["lambd"] * rate, "rate": rate, "share": share,
                    "weight_decay": group["weight_decay"]}
-        step, lr = state["step"].item(), number_of(group["lr"])
-        state["eta"].fill_(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
+        lr = number_of(group["lr"])
+        step = state["step"].item()
+        # Over many tensors at once PyTorch computes the rate in the counter's own precision.
+        counted = state["step"] if group["foreach"] or group["capturable"] else step
+        fall = (1 + group["lambd"] * lr * counted) ** group["alpha"]
+        state["eta"].fill_(lr / fall if counted is step else fall.reciprocal() * lr)
         state["mu"].fill_(1 / max(1, step - group["t0"]))
         return rule, ("ax",), numbers

@@ -46,6 +46,8 @@ class RMSprop(Elementwise):
     ValueError for negative options.
     """
 
+    uniform = True
+
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2, alpha: float = 0.99,
                  eps: float = 1e-8, weight_decay: float = 0, momentum: float = 0,
                  centered: bool = False, capturable: bool = False, foreach: bool | None = None,
@@ -96,6 +98,8 @@ class Adagrad(Elementwise):
 
     later = (("foreach", None), ("maximize", False), ("differentiable", False), ("fused", None))
 
+    uniform = True
+
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2, lr_decay: float = 0,
                  weight_decay: float = 0, initial_accumulator_value: float = 0,
                  eps: float = 1e-10, foreach: bool | None = None, *, maximize: bool = False,
@@ -145,6 +149,8 @@ class AdadeltaRule:
 class Adadelta(Elementwise):
     """Steps in the units of the parameter: g times the ratio of past steps and gradients."""
 
+    uniform = True
+
     def __init__(self, params: Iterable[Any], lr: Rate = 1.0, rho: float = 0.9, eps: float = 1e-6,
                  weight_decay: float = 0, foreach: bool | None = None, *, capturable: bool = False,
                  maximize: bool = False, differentiable: bool = False) -> None:
@@ -189,6 +195,8 @@ class RpropRule:
 
 class Rprop(Elementwise):
     """Steps by the signs of the gradient alone, each element with a size of its own."""
+
+    uniform = True
 
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2,
                  etas: tuple[float, float] = (0.5, 1.2),

@@ -7,6 +7,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.optim.optimizer import Closure, Group, Optimizer, run_closure, trained
+from slipstream.optim.parts import Lists, Part
 from slipstream.optim.update import apply_update
 
 
@@ -39,13 +40,20 @@ class Elementwise(Optimizer):
             if "step" in values and not isinstance(values["step"], ss.Tensor):
                 values["step"] = step_counter() + float(values["step"])
 
+    # Whether numbers and formula follow from the group's options and the number of the step, so
+    # that parameters which began together share them.
+    uniform = False
+    _lists: Lists | None = None
+
     def step(self, closure: Closure | None = None) -> Any:
         """Update every parameter that has a gradient; return what ``closure`` returns."""
         loss = run_closure(closure)
         if not self.ready():
             return loss
         with ss.set_grad_enabled(self.defaults["differentiable"]):
-            for group in self.param_groups:
+            for part in self._parts() if self.uniform else ():
+                self._update_part(part)
+            for group in () if self.uniform else self.param_groups:
                 for parameter in trained(group):
                     self._update(parameter, group)
         return loss
@@ -58,14 +66,54 @@ class Elementwise(Optimizer):
         """This step's formula, the names of the tensors it writes, and its numbers."""
         raise NotImplementedError
 
-    def _update(self, parameter: ss.Tensor, group: Group) -> None:
+    def _begin(self, parameter: ss.Tensor, group: Group) -> tuple[dict[str, Any], Any]:
+        """A parameter's state, and what tells this step of it from those of others."""
         state = self.state[parameter]
         if not state:
             state.update(self._first_state(parameter, group))
+        return state, None
+
+    def _plan_of(self, part: Part) -> tuple[Any, tuple[str, ...], Any]:
+        return self._plan(part.group, part.states[0])
+
+    def _parts(self) -> list[Part]:
+        """The parameters that have a gradient, parted by group and step."""
+        found = self._lists
+        if found is None or not found.same(self.param_groups, self.state):
+            members = [(parameter, group, *self._begin(parameter, group))
+                       for group in self.param_groups for parameter in trained(group)]
+            found = self._lists = Lists(self.param_groups, self.state, members)
+        return found.parts
+
+    def _update_part(self, part: Part) -> None:
+        if not part.advance():
+            # Counters were written by hand, or lie where reading one is a wait.
+            self._lists = None
+            for parameter in part.params:
+                self._update(parameter, part.group)
+            return
+        rule, names, numbers = self._plan_of(part)
+        together = wants_lists(part.group) and not self.defaults["differentiable"]
+        places = part.run(rule, names, numbers) if together else range(len(part.params))
+        for place in places:
+            parameter = part.params[place]
+            write(rule, written(parameter, part.states[place], names), parameter.grad, numbers)
+
+    def _update(self, parameter: ss.Tensor, group: Group) -> None:
+        state, _ = self._begin(parameter, group)
         state["step"] += 1
         rule, names, numbers = self._plan(group, state)
-        written = {"parameter": parameter, **{name: state[name] for name in names}}
-        write(rule, written, parameter.grad, numbers)
+        write(rule, written(parameter, state, names), parameter.grad, numbers)
+
+
+def wants_lists(group: Group) -> bool:
+    """Whether a group's parameters are updated together: unless it asks for one by one."""
+    return group.get("foreach") is not False or bool(group.get("fused"))
+
+
+def written(parameter: ss.Tensor, state: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """What a formula writes, by name."""
+    return {"parameter": parameter, **{name: state[name] for name in names}}
 
 
 def write(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any], gradient: Any,

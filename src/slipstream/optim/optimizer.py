@@ -12,7 +12,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.updates import end_step
-from slipstream.utils.gradients import clear_gradient
+from slipstream.utils.gradients import clear_gradients
 from slipstream.utils.hooks import HookTable, RemovableHandle, add_hook
 
 Closure = Callable[[], Any]
@@ -92,17 +92,19 @@ class Optimizer:
             return False
         scale = getattr(self, "grad_scale", None)
         if scale is not None:
-            every = [each for group in self.param_groups for each in trained(group)]
+            devices: dict[Any, list[ss.Tensor]] = {}
+            for group in self.param_groups:
+                for parameter in trained(group):
+                    devices.setdefault(parameter.device, []).append(parameter.grad)
             with ss.no_grad():
-                for parameter in every:
-                    parameter.grad.div_(scale.to(parameter.grad.device))
+                for device, gradients in devices.items():
+                    ss._foreach_div_(gradients, scale.to(device))
         return True
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zero."""
         for group in self.param_groups:
-            for parameter in group["params"]:
-                clear_gradient(parameter, set_to_none)
+            clear_gradients(group["params"], set_to_none)
 
     # Groups.
 

@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import slipstream as ss
-from slipstream.optim.optimizer import (
-    Closure,
-    Group,
-    Optimizer,
-    check_options,
-    number_of,
-    require,
-    run_closure,
-    trained,
-)
-from slipstream.optim.update import apply_update
+from slipstream.optim.elementwise import Elementwise
+from slipstream.optim.optimizer import Group, check_options, number_of, require
+from slipstream.optim.parts import Part
 
 
 @dataclass(frozen=True)
@@ -47,13 +39,17 @@ class SGDRule:
         return at.parameter - at.lr * direction, buffer
 
 
-class SGD(Optimizer):
+class SGD(Elementwise):
     """parameter -= lr * buffer, where buffer = momentum * buffer + (1 - dampening) * gradient.
 
     The gradient first gets weight_decay * parameter added.  ``nesterov`` goes along gradient +
     momentum * buffer.  Raises ValueError for negative options and for nesterov without momentum or
     with dampening.
     """
+
+    later = (("nesterov", False), ("maximize", False), ("foreach", None),
+             ("differentiable", False), ("fused", None))
+    uniform = True
 
     def __init__(self, params: Iterable[Any], lr: float | ss.Tensor = 1e-3, momentum: float = 0,
                  dampening: float = 0, weight_decay: float | ss.Tensor = 0,
@@ -70,37 +66,24 @@ class SGD(Optimizer):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(params, defaults)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, value in (("nesterov", False), ("maximize", False), ("foreach", None),
-                                ("differentiable", False), ("fused", None)):
-                group.setdefault(name, value)
+    def _begin(self, parameter: ss.Tensor, group: Group) -> tuple[dict[str, Any], Any]:
+        if group["momentum"] == 0:
+            return {}, False
+        state = self.state[parameter]
+        first = state.get("momentum_buffer") is None
+        if first:
+            state["momentum_buffer"] = ss.empty_like(parameter).detach()
+        return state, first
 
-    def step(self, closure: Closure | None = None) -> Any:
-        """Update every parameter that has a gradient; return what ``closure`` returns."""
-        loss = run_closure(closure)
-        if not self.ready():
-            return loss
-        with ss.set_grad_enabled(self.defaults["differentiable"]):
-            for group in self.param_groups:
-                numbers = sgd_numbers(group)
-                for parameter in trained(group):
-                    self._update(parameter, group, numbers)
-        return loss
-
-    def _update(self, parameter: ss.Tensor, group: Group, numbers: dict[str, float]) -> None:
-        targets = {"parameter": parameter}
-        momentum, first = numbers["momentum"] != 0, False
-        if momentum:
-            state = self.state[parameter]
-            first = state.get("momentum_buffer") is None
-            if first:
-                state["momentum_buffer"] = ss.empty_like(parameter).detach()
-            targets["momentum_buffer"] = state["momentum_buffer"]
-        rule = SGDRule(group["maximize"], numbers["weight_decay"] != 0, momentum, first,
+    def _plan_of(self, part: Part) -> tuple[Any, tuple[str, ...], Any]:
+        group, numbers = part.group, sgd_numbers(part.group)
+        momentum = numbers["momentum"] != 0
+        if part.kind:
+            # The next step is another: the buffers have begun.
+            self._lists = None
+        rule = SGDRule(group["maximize"], numbers["weight_decay"] != 0, momentum, bool(part.kind),
                        group["nesterov"])
-        apply_update(rule, targets, {"gradient": parameter.grad}, numbers)
+        return rule, ("momentum_buffer",) if momentum else (), numbers
 
 
 def sgd_numbers(group: Group) -> dict[str, float]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import slipstream as ss
+from slipstream.core.api.updates import drop_gradients
 
 
-def clear_gradient(parameter: ss.Tensor, set_to_none: bool) -> None:
-    """Drop ``parameter``'s gradient, or fill it with zero and cut it from its history."""
-    gradient = parameter.grad
-    if gradient is None:
-        return
+def clear_gradients(parameters: Iterable[ss.Tensor], set_to_none: bool) -> None:
+    """Drop the parameters' gradients, or fill them with zero and cut them from their history."""
     if set_to_none:
-        parameter.grad = None
+        drop_gradients(list(parameters))
         return
-    if gradient.grad_fn is not None:
-        gradient.detach_()
-    else:
-        gradient.requires_grad_(False)
-    gradient.zero_()
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    for gradient in gradients:
+        if gradient.grad_fn is not None:
+            gradient.detach_()
+        else:
+            gradient.requires_grad_(False)
+    if gradients:
+        ss._foreach_zero_(gradients)

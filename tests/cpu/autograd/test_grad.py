@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 import slipstream as ss
+from slipstream import nn
+from slipstream.nn import functional
 
 
 def test_several_outputs_and_inputs() -> None:
@@ -59,3 +63,48 @@ def test_anomalies_name_the_line() -> None:
         with pytest.raises(RuntimeError, match=r"LogBackward0.*test_grad.py"):
             y.sum().backward()
     (x.log() * 0).sum().backward()
+
+
+class Refuses(ss.autograd.Function):
+    """A step whose backward always fails."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError("no gradient today")
+
+
+def notes_of_a_failure(x: ss.Tensor) -> tuple[int, list[str]]:
+    line = inspect.currentframe().f_lineno + 1
+    y = Refuses.apply(x) + 1
+    with pytest.raises(ValueError, match="no gradient today") as caught:
+        y.sum().backward()
+    return line, getattr(caught.value, "__notes__", [])
+
+
+def test_failures_name_the_line_while_anomalies_are_looked_for() -> None:
+    x = ss.ones(2, requires_grad=True)
+    with ss.autograd.detect_anomaly():
+        line, notes = notes_of_a_failure(x)
+    assert len(notes) == 1
+    assert notes[0].endswith(f"test_grad.py:{line}")
+    assert "RefusesBackward" in notes[0]
+    assert notes_of_a_failure(x)[1] == []
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: functional.normalize(x, dim=0, eps=0),
+    lambda x: nn.Sequential(nn.Identity())(x / x),
+    lambda x: (x * 1).sqrt_() * 0,
+    lambda x: (x.sqrt() * 0)[:1],
+])
+def test_anomalies_name_the_line_of_the_user(make) -> None:
+    x = ss.zeros(2, requires_grad=True)
+    y = make(x)
+    line = make.__code__.co_firstlineno
+    with ss.autograd.set_detect_anomaly(True), pytest.raises(
+            RuntimeError, match=rf"nan values.*test_grad\.py:{line}$"):
+        y.sum().backward()

@@ -61,10 +61,20 @@ def test_a_target_that_is_no_class() -> None:
 
 
 def test_weights_that_are_no_distribution() -> None:
-    weights = tensor(np.array([[0.5, 0.5], [-1.0, 0.5]]), "cuda")
-    reported(lambda: ss.multinomial(weights, 1))
-    reported(lambda: ss.multinomial(weights, 1, True))
-    reported(lambda: ss.bernoulli(tensor(np.array([0.5, 1.5]), "cuda")))
+    cases = [
+        ([[0.5, 0.5], [-1.0, 0.5]], False, r"either `inf`, `nan` or element < 0, at position 1"),
+        ([[0.5, np.nan], [1.0, 0.5]], True, r"either `inf`, `nan` or element < 0, at position 0"),
+        ([[0.5, 0.5], [0.0, 0.0]], True, r"sum of probabilities <= 0\), at position 1"),
+        ([[0.5, 0.5], [0.0, 0.0]], False, r"not enough non-negative category.*, at position 1"),
+    ]
+    for weights, again, text in cases:
+        host_text = "either `inf`|invalid multinomial"
+        for device, where in (("cpu", host_text), ("cuda", text + r"\n.*test_bad_indices\.py")):
+            given = tensor(np.array(weights), device)
+            with pytest.raises(RuntimeError, match=where):
+                ss.multinomial(given, 1, again).tolist()
+    with pytest.raises(RuntimeError, match=r"p_in <= 1 to be true.*position 1"):
+        ss.bernoulli(tensor(np.array([0.5, 1.5]), "cuda")).tolist()
 
 
 def test_the_device_lives_on() -> None:
@@ -72,3 +82,10 @@ def test_the_device_lives_on() -> None:
     for _ in range(20):
         reported(lambda: x[index])
         assert host(x + 1.0).tolist() == (numbers(4, 3) + 1.0).tolist()
+
+
+def test_a_thousand_errors_in_one_process() -> None:
+    x, index = tensor(numbers(4, 3), "cuda"), tensor(BAD, "cuda")
+    for _ in range(1000):
+        reported(lambda: x[index])
+    assert host(x[tensor(np.array([2, -3]), "cuda")]).tolist() == numbers(4, 3)[[2, 0]].tolist()

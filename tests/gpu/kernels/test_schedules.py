@@ -10,6 +10,7 @@ from catalogue import host
 
 import slipstream as ss
 from gpu.kernels.formulas import DTYPES, Formula, Run, assert_close, check, cuda, numbers, shifted
+from slipstream.core.launch.door import backend_of
 
 F32, BF16 = ss.float32, ss.bfloat16
 
@@ -107,6 +108,52 @@ def test_other_sizes_need_no_other_kernel() -> None:
     assert len(sources) == 1
 
 
+# ---- tiles ----
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_transposed_copies_of_every_dtype(dtype: Any) -> None:
+    copy = Formula(lambda a: a, [dtype])
+    for shape in ((64, 128), (67, 33), (130, 72)):
+        x = numbers(shape, dtype)
+        for view in (cuda(x).transpose(0, 1), shifted(x).transpose(0, 1)):
+            run = check(copy, a=view)
+            assert "_shared[" in run.source()
+
+
+PERMUTED = [((5, 40, 72), (0, 2, 1)), ((5, 40, 72), (2, 0, 1)), ((5, 40, 72), (2, 1, 0)),
+            ((3, 4, 20, 36), (3, 1, 0, 2)), ((2, 64, 5, 32), (0, 3, 2, 1)),
+            ((3, 20, 2000), (2, 0, 1))]
+
+
+@pytest.mark.parametrize(("shape", "dims"), PERMUTED)
+def test_permuted_operands(shape: Any, dims: Any) -> None:
+    for dtype, other in ((F32, F32), (BF16, F32), (ss.uint8, BF16)):
+        view = cuda(numbers(shape, dtype)).permute(*dims)
+        kinds = {"a": view, "b": cuda(numbers(view.shape, other, 1)),
+                 "c": cuda(numbers(view.shape[-1:], other, 2))}
+        mixed = Formula(lambda a, b, c: (a + b * c, a * 2), [F32, dtype])
+        assert ("_shared[" in check(mixed, **kinds).source()) == (view.shape[-1] > 16)
+        both = Formula(lambda a, b: a * b, [F32])
+        check(both, a=view, b=cuda(numbers(shape, other)).permute(*dims))
+
+
+def test_results_that_lie_across() -> None:
+    for shape in ((64, 80), (33, 70)):
+        memory = cuda(np.zeros(shape[::-1], np.float32))
+        run = Run(add(F32), a=cuda(numbers(shape)), b=cuda(numbers(shape, F32, 1)))
+        run.launch([memory.transpose(0, 1)])
+        assert "_shared[" in run.source()
+        assert_close(memory.transpose(0, 1), run.expected()[0])
+
+
+def test_contiguous_goes_by_tiles() -> None:
+    x = cuda(numbers((70, 50)))
+    assert host(x.t().contiguous()).tobytes() == host(x).T.tobytes()
+    assert host(x.view(7, 10, 50).permute(2, 0, 1).contiguous()).tobytes() == (
+        host(x).reshape(7, 10, 50).transpose(2, 0, 1).tobytes())
+
+
 # ---- rows ----
 
 ROWS = [(7, 3), (5, 64), (3, 1000), (2, 4096), (300, 40), (2, 20000), (9, 1), (3, 4099), (1, 70000),
@@ -137,6 +184,38 @@ def test_row_values_given_as_operands() -> None:
         check(formula, ulps=8.0, g=cuda(numbers(shape, BF16)), x=cuda(numbers(shape, BF16, 1)),
               weight=cuda(numbers(shape[1:], BF16, 2)), mean=cuda(numbers(line, F32, 3)),
               root=cuda(np.abs(numbers(line, F32, 4))))
+
+
+def backward_of(g: Any, y: Any) -> Any:
+    """The gradient of a softmax."""
+    return (g - (g * y).sum(-1, keepdim=True)) * y
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=lambda dtype: dtype.name)
+def test_long_rows_wait_in_shared_memory(dtype: Any) -> None:
+    long = 12001 * 4 if dtype is F32 else 13001 * 4
+    for shape in ((2, 9000), (3, 20001), (2, long)):
+        x, y = cuda(numbers(shape, dtype)), cuda(numbers(shape, dtype, 1))
+        run = check(Formula(lambda x: softmax_of(x, -1), [dtype]), x=x)
+        assert ("_shelf" in run.source()) == (shape[1] > 9000)
+        check(Formula(backward_of, [dtype]), g=x, y=y)
+        weight = cuda(numbers(shape[1:], dtype, 1))
+        run = check(Formula(lambda x, weight: normalized_of(x, weight, -1), [dtype, F32]),
+                    ulps=1024.0 if dtype is F32 else 4.0, x=x, weight=weight)
+        other = Run(run.kernel and Formula(lambda x, weight: normalized_of(x, weight, -1),
+                                           [dtype, F32]), x=shifted(host(x)), weight=weight)
+        assert host(other.launch().results[0]).tobytes() == host(run.results[0]).tobytes()
+
+
+def test_where_a_row_waits_changes_no_bit(restart: Any) -> None:
+    x, texts, results = numbers([3, 30001]), [], []
+    for model in ("H100", "T4"):
+        restart(model=model)
+        run = Run(Formula(lambda x: softmax_of(x, -1), [F32]), x=cuda(x)).launch()
+        texts.append("_shelf" in run.source())
+        results.append(host(run.results[0]).tobytes())
+    assert texts == [True, False]
+    assert results[0] == results[1]
 
 
 # ---- columns ----
@@ -248,9 +327,69 @@ def test_launches() -> None:
     soft = Formula(lambda x: softmax_of(x, -1), [F32])
     assert check(soft, x=cuda(numbers([64, 300]))).launches() == 1
     assert check(soft, x=cuda(numbers([1, 70000]))).launches() == 3
+    # The block that comes last joins what all have found.
+    total = Formula(lambda x: (x.sum((0, 1)), x.argmax((0, 1))), [F32, ss.int64])
+    for shape in ((7, 1000), (70, 1000), (300, 1000)):
+        assert check(total, x=cuda(numbers(shape))).launches() == 1
+    spread = Formula(lambda x: normalized_of(x, 1.0, -1)[1:], [F32])
+    assert check(spread, x=cuda(numbers([3, 70000]))).launches() == 1
+
+
+def spread_of(x: Any, dims: Any) -> Any:
+    """A reduction of what another one shifts."""
+    away = x - x.mean(dims, keepdim=True)
+    return (away * away).mean(dims).sqrt()
+
+
+@pytest.mark.parametrize(("shape", "dims", "split"), [
+    ((1, 70000), -1, 2), ((2, 70000), (0, 1), 2), ((20000, 33), 0, 2), ((40, 3, 4000), (0, 2), 2),
+    ((3, 30000, 7), 1, 2), ((5, 4000), -1, 1)])
+def test_a_chain_of_reductions_leaves_its_results_between_launches(shape: Any, dims: Any,
+                                                                   split: int) -> None:
+    for dtype in (F32, BF16):
+        run = check(Formula(lambda x: spread_of(x, dims), [dtype]), x=cuda(numbers(shape, dtype)))
+        assert run.launches() == split
+
+
+SPLIT = [((300, 1000), (0, 1)), ((1, 99991), -1), ((3, 70001), -1), ((50000, 12), 0),
+         ((9, 5000, 40), 1), ((100, 9001), -1), ((6, 100, 900), (0, 2))]
+
+
+@pytest.mark.parametrize(("shape", "dims"), SPLIT)
+def test_rows_and_columns_that_blocks_share(shape: Any, dims: Any) -> None:
+    for dtype in (F32, BF16, ss.int32, ss.complex64):
+        x = cuda(numbers(shape, dtype))
+        check(Formula(lambda x: x.sum(dims), [dtype]), ulps=256.0, x=x)
+        if dtype is not ss.complex64:
+            both = Formula(lambda x: (x.argmax(dims), x.argmin(dims), x.amax(dims)),
+                           [ss.int64, ss.int64, dtype])
+            check(both, x=x)
+            check(both, x=x.flip(-1))
+
+
+def test_tickets_are_zero_again() -> None:
     total = Formula(lambda x: x.sum((0, 1)), [F32])
-    assert check(total, x=cuda(numbers([70, 1000]))).launches() == 2
-    assert check(total, x=cuda(numbers([7, 1000]))).launches() == 1
+    x = cuda(numbers([300, 1000]))
+    run = check(total, x=x)
+    first = host(run.results[0]).tobytes()
+    for _ in range(20):
+        run.launch()
+        assert host(run.results[0]).tobytes() == first
+    backend = backend_of(x.spec.device)
+    words = backend.read_back(backend.tickets(), 4096)
+    assert not any(words)
+
+
+def test_short_rows_several_at_once() -> None:
+    # A thread takes up to four rows where they are many; the last ones are fewer.
+    for shape in ((70001, 64), (140003, 16), (66000, 33)):
+        for dtype in (F32, BF16):
+            x = cuda(numbers(shape, dtype))
+            run = Run(Formula(lambda x: (x.sum(-1), x.argmax(-1)), [dtype, ss.int64]), x=x)
+            run.launch()
+            data = host(x).astype(np.float64)
+            assert_close(run.results[0], data.sum(-1, keepdims=True).astype(dtype.numpy))
+            assert (host(run.results[1])[:, 0] == data.argmax(-1)).all()
 
 
 def test_quotients_by_a_row_value_are_rounded_correctly() -> None:
@@ -271,3 +410,25 @@ def test_quotients_by_a_row_value_are_rounded_correctly() -> None:
         nan = np.isnan(wanted)
         assert (np.isnan(found) == nan).all()
         assert found[~nan].tobytes() == wanted[~nan].tobytes()
+
+
+def test_elements_beyond_two_to_the_31st(restart: Any) -> None:
+    # Only the pages that are touched take memory.
+    restart(memory=5 << 30, poison=False, race=False)
+    memory = ss.empty(2**31 + 4096, dtype=ss.uint8, device="cuda")
+    for shape, steps in (((3, 64), (2**30, 1)), ((17, 64), (2**27, 1)),
+                         ((2, 3, 40), (64, 2**30, 1)), ((3, 1000), (2**30, 1))):
+        x = numbers(shape, ss.uint8)
+        far = memory.as_strided(shape, steps)
+        far.copy_(cuda(x))
+        assert (host(far.contiguous()) == x).all()
+        rank = len(shape)
+        for view in (far, far.transpose(-1, -2), far.flip(0)):
+            check(add(ss.uint8), a=view, b=cuda(numbers(view.shape, ss.uint8, 1)))
+            for dims in ((-1,), (0,), (rank - 2,), tuple(range(rank))):
+                both = Formula(lambda x, dims=dims: (x.sum(dims), x.argmax(dims)),
+                               [ss.int64, ss.int64])
+                check(both, x=view)
+        target = memory.as_strided(shape, steps).transpose(-1, -2)
+        target.copy_(cuda(x.swapaxes(-1, -2).copy()) + 1)
+        assert (host(far) == x + 1).all()

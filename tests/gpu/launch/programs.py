@@ -28,6 +28,23 @@ class Step(NamedTuple):
     number: int = 0
 
 
+
+
+def replayed(work: Callable[[], Any], device: Any) -> Any:
+    """Work that runs twice: on a card captured on the current stream and replayed."""
+    if device.type == "cpu":
+        work()
+        return work()
+    graph = ss.cuda.CUDAGraph()
+    graph.capture_begin()
+    result = work()
+    graph.capture_end()
+    graph.replay()
+    graph.replay()
+    # The graph goes while its replays may still run.
+    return result + 0.0
+
+
 # Each makes a new tensor from tensors of one size and a small number.
 FRESH: dict[str, Callable[..., Any]] = {
     "add": lambda x, y, n: x + y, "mul": lambda x, y, n: x * y, "sub": lambda x, y, n: x - y,
@@ -42,6 +59,8 @@ FRESH: dict[str, Callable[..., Any]] = {
     "stepped": lambda x, n: x[::2].repeat(2),
     "picked": lambda x, n: x[(x > 0).to(ss.int64)],
     "cast": lambda x, n: x.to(ss.float16).to(ss.float32),
+    "captured": lambda x, n: replayed(lambda: ss.tanh(x) * (0.5 + n) - (x + n), x.device),
+    "shared": lambda x, n: ss.from_dlpack(x) * 0.5,
 }
 # Each writes its first tensor, or a part of it.
 WRITES: dict[str, Callable[..., Any]] = {
@@ -49,6 +68,7 @@ WRITES: dict[str, Callable[..., Any]] = {
     "tail_": lambda x, n: x[1:].add_(1.0), "even_": lambda x, n: x[::2].zero_(),
     "copy_": lambda x, y, n: x.copy_(y), "half_": lambda x, y, n: x[:6].copy_(y[-6:]),
     "fill_": lambda x, n: x.view(-1, 4)[:, 1].fill_(float(n)),
+    "captured_": lambda x, n: replayed(lambda: x.mul_(0.5).add_(x), x.device),
     "put_": lambda x, n: x.index_put_((ss.tensor([1, 5, 1]).to(x.device),),
                                       ss.tensor([1.0, 2.0, 3.0]).to(x.device)),
 }
@@ -56,6 +76,7 @@ WRITES: dict[str, Callable[..., Any]] = {
 SIGHTS: dict[str, Callable[[Any], Any]] = {
     "item": lambda x: x[0].item(), "numpy": lambda x: x.cpu().numpy().tobytes(),
     "pointer": lambda x: x.data_ptr() and None,
+    "dlpack": lambda x: ss.from_dlpack(x).cpu().numpy().tobytes(),
 }
 TWO = {"add", "mul", "sub", "maximum", "add_", "copy_", "half_"}
 

@@ -1,4 +1,4 @@
-"""Tensors and the world outside: NumPy, Python numbers, DLPack, copies between devices."""
+"""Tensors and the world outside: NumPy, Python numbers, copies between devices."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.api.handing import Lease, export, typestr
+from slipstream.core.catalog import copying
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.dispatch.writing import hold_on
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
-from slipstream.core.launch.door import backend_of, backends, door
+from slipstream.core.launch.door import backend_of, door
 from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.specs import specs
@@ -43,8 +45,8 @@ class UntypedStorage:
         return self._storage.nbytes
 
     def data_ptr(self) -> int:
-        """Its address."""
-        return self._storage.address
+        """Its address; other code may read and write there."""
+        return export(self._storage)
 
     @property
     def device(self) -> Device:
@@ -62,18 +64,15 @@ class Owner:
     """Keeps a tensor's storage alive under an array, and tells NumPy where the memory lies."""
 
     def __init__(self, tensor: TensorBase, writable: bool) -> None:
+        self.lease = Lease(tensor.storage)
         self.hold = hold_on(tensor.storage)
         spec = tensor.spec
         itemsize = spec.itemsize
         self.__array_interface__ = {
-            "shape": spec.shape, "version": 3, "typestr": _typestr(spec.dtype),
+            "shape": spec.shape, "version": 3, "typestr": typestr(spec.dtype),
             "strides": tuple(step * itemsize for step in spec.strides),
             "data": (tensor.storage.address + tensor.offset * itemsize, not writable),
         }
-
-
-def _typestr(dtype: DType) -> str:
-    return "<V2" if dtype is dtypes.bfloat16 else dtype.numpy.str
 
 
 def shared_array(tensor: Any) -> np.ndarray:
@@ -155,15 +154,6 @@ def wrap(spec: Any, storage: Storage, offset: int = 0) -> Any:
     out.record = None
     out.base = None
     return out
-
-
-def address_of(self: Any) -> int:
-    """The address of the first element, 0 for none."""
-    if not self.spec.numel:
-        return 0
-    wait(self.spec.device, "data_ptr")
-    door.settle_storage(self.storage)
-    return self.storage.address + self.offset * self.spec.itemsize
 
 
 # What reads one element where the host may at once; ctypes has no type for the other dtypes.
@@ -262,9 +252,10 @@ def tensor(data: Any, *, dtype: DType | None = None, device: Any = None,
     dtype = dtype_of_argument("tensor", dtype)
     if isinstance(data, TensorBase):
         made = to(data.detach().clone(), device, dtype)  # type: ignore[attr-defined]
-        return made.requires_grad_(requires_grad)
-    array = array_of_data(data, dtype)
-    made = copied(array, _target_device(device))
+    else:
+        made = copied(array_of_data(data, dtype), _target_device(device))
+    if pin_memory:
+        made = ops.pinned.call((made, None), None)
     return made.requires_grad_(True) if requires_grad else made
 
 
@@ -432,11 +423,11 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     ``copy`` and ``memory_format``.
     """
     dtype, device, rest = _parse_to(self, args, dict(kwargs))
-    copy_wanted, memory_format = rest
+    copy_wanted, memory_format, hurry = rest
     spec = self.spec
     out = self
     if device is not None and device is not spec.device:
-        out = moved(self, device)
+        out = hurried(self) if hurry and device is CPU else moved(self, device)
     if dtype is not None and dtype is not spec.dtype:
         keywords = {} if memory_format is None else {"memory_format": memory_format}
         return ops.to_dtype.call((out, dtype), keywords)
@@ -464,17 +455,31 @@ def _parse_to(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     other = kwargs.pop("other", None)
     if other is not None:
         dtype, device = other.spec.dtype, other.spec.device
-    kwargs.pop("non_blocking", None)
+    hurry = kwargs.pop("non_blocking", bool(flags and flags[0]))
     copy_wanted = kwargs.pop("copy", flags[1] if len(flags) > 1 and flags[0] is not None else False)
     memory_format = kwargs.pop("memory_format", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
-    return dtype, None if device is None else Device(device), (bool(copy_wanted), memory_format)
+    rest = (bool(copy_wanted), memory_format, bool(hurry))
+    return dtype, None if device is None else Device(device), rest
 
 
 def moved(self: Any, device: Device) -> Any:
     """The tensor's elements on another device."""
     return ops.to_device.call((self, device), None)
+
+
+def hurried(self: Any) -> Any:
+    """The elements in pinned memory of the CPU; what reads them waits, the host goes on until then.
+
+    As `moved` where they cannot come so.
+    """
+    if self.spec.device.type == "cuda" and self.spec.contiguous and not tape.requires_grad(self):
+        made = copying.pinned_memory(
+            specs.contiguous(CPU, self.spec.dtype, self.spec.shape), self.spec.device)
+        if copy_from_device(made, self):
+            return made
+    return moved(self, CPU)
 
 
 def as_class(self: Any, cls: Any) -> Any:
@@ -490,50 +495,18 @@ def as_class(self: Any, cls: Any) -> Any:
     return out
 
 
-def part(self: Any, which: int) -> Any:
-    """The real (0) or imaginary (1) parts: a view, but a copy where a gradient is recorded.
-
-    Raises RuntimeError for the imaginary parts of real numbers.
-    """
-    spec = self.spec
-    if not spec.dtype.is_complex:
-        if which:
-            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes: "
-                               f"{spec!r}")
-        return self
-    real = spec.dtype.to_real()
-    if tape.requires_grad(self) and modes.current().grad_enabled:
-        turned = ops.mul.call((self, -1j), None) if which else self
-        return ops.to_dtype.call((turned, real), None)
-    strides = tuple(2 * step for step in spec.strides)
-    return wrap(specs.intern(spec.device, real, spec.shape, strides), self.storage,
-                2 * self.offset + which)
-
-
 # -- pinned memory -------------------------------------------------------------------------------
 def pin_memory(self: Any, device: Any = None) -> Any:
     """A copy in pinned memory, which copies to and from the card need not wait for.
 
     Raises RuntimeError for a tensor that is not on the CPU, and where there is no CUDA driver.
     """
-    if self.spec.device is not CPU:
-        raise RuntimeError(f"cannot pin '{self.spec!r}': only dense CPU tensors can be pinned")
-    if is_pinned(self):
-        return self
-    backend: Any = backend_of(Device("cuda" if device is None else device))
-    pins = backend.pins()
-    spec = specs.contiguous(CPU, self.spec.dtype, self.spec.shape)
-    storage = Storage(CPU, pins.allocator.allocate(spec.nbytes), spec.nbytes, pins.owner)
-    made = wrap(spec, storage)
-    ops.copy.call_inplace((made, self.detach(), False), None)
-    return made
+    return ops.pinned.call((self, device), None)
 
 
 def is_pinned(self: Any, device: Any = None) -> bool:
     """Whether the tensor lies in pinned memory of a CUDA device."""
-    pinned = {getattr(getattr(backend, "pinning", None), "owner", None)
-              for backend in backends.values()}
-    return self.storage.owner in pinned - {None}
+    return copying.is_pinned(self)
 
 
 def copy_from_device(self: Any, source: Any) -> bool:

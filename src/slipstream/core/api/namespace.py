@@ -5,7 +5,16 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 from typing import Any
 
-from slipstream.core.api import defaults, exchange, install, interop, options, random
+from slipstream.core.api import (
+    constructors,
+    defaults,
+    dlpack,
+    install,
+    interop,
+    options,
+    precision,
+    random,
+)
 from slipstream.core.api.explain import describe_plan, explain, time_shares
 from slipstream.core.api.printing import get_printoptions, printoptions, set_printoptions
 from slipstream.core.api.size import Size
@@ -23,7 +32,7 @@ install.install()
 tensor = interop.tensor
 as_tensor = interop.as_tensor
 from_numpy = interop.from_numpy
-from_dlpack = exchange.from_dlpack
+from_dlpack = dlpack.from_dlpack
 UntypedStorage = interop.UntypedStorage
 device = Device
 dtype = DType
@@ -92,10 +101,14 @@ _OWN = (
 ).split()
 
 globals().update(install.functions[""])
+globals().update(constructors.TYPED)
+where = constructors.where
 globals().update({name: getattr(random, name) for name in random.NAMES})
 globals().update({name: getattr(options, name) for name in options.NAMES})
+globals().update({name: getattr(precision, name) for name in precision.NAMES})
 globals().update(dtypes.BY_NAME)
 globals().update(dtypes.ALIASES)
 
-__all__ = sorted({*_OWN, *random.NAMES, *options.NAMES, *install.functions[""],
+__all__ = sorted({*_OWN, *constructors.TYPED, *random.NAMES, *options.NAMES, *precision.NAMES,
+                   *install.functions[""],
                   *dtypes.BY_NAME, *dtypes.ALIASES})

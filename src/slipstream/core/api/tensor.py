@@ -8,15 +8,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from slipstream.core.api import (
-    construction,
+    constructors,
     copies,
+    dlpack,
     exchange,
+    handing,
     history,
     indexing,
     interop,
     methods,
     text,
 )
+from slipstream.core.api.constructors import construct, dtype_named
 from slipstream.core.api.size import Size
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
@@ -39,7 +42,8 @@ else:
 class Tensor(Methods):
     """An array of elements of one dtype on one device, with PyTorch's names and semantics.
 
-    Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`.
+    Tensors are made by functions such as `slipstream.tensor`, `zeros` and `randn`; called, the
+    class makes them in PyTorch's old way, `constructors.construct`.
     """
 
     __slots__ = ()
@@ -47,8 +51,8 @@ class Tensor(Methods):
 
     def __new__(cls, *data: Any, **options: Any) -> Any:
         """PyTorch's constructor: `Tensor(2, 3)` by sizes, `Tensor([2, 3])` by values, of the
-        default dtype; see `construction.construct`."""
-        return construction.construct(cls, data, options)
+        default dtype; see `constructors.made_by`."""
+        return constructors.made_by(cls, data, options)
 
     # -- what it is ------------------------------------------------------------------------------
     @property
@@ -102,6 +106,9 @@ class Tensor(Methods):
         """Number of elements."""
         return self.spec.numel
 
+    nelement = numel
+    ndimension = dim
+
     def element_size(self) -> int:
         """Bytes of one element."""
         return self.spec.itemsize
@@ -112,7 +119,7 @@ class Tensor(Methods):
 
     def data_ptr(self) -> int:
         """The address of the first element; other code may read and write there."""
-        return interop.address_of(self)
+        return handing.address_of(self)
 
     def untyped_storage(self) -> interop.UntypedStorage:
         """The storage, as bytes."""
@@ -181,11 +188,13 @@ class Tensor(Methods):
         (self, tuple(range(self.spec.ndim - 1, -1, -1))), None), doc="The dims reversed.")
     mT = property(lambda self: ops.transpose.call((self, -2, -1), None),
                   doc="The last two dims swapped.")
+    mH = property(lambda self: ops.transpose.call((ops.conj.call((self,), None), -2, -1), None),
+                  doc="The last two dims swapped, and conjugated.")
     H = property(lambda self: ops.transpose.call((ops.conj_physical.call((self,), None), -2, -1),
                                                  None), doc="Conjugate transpose of a matrix.")
-    real = property(lambda self: interop.part(self, 0), doc="The real parts; see `interop.part`.")
-    imag = property(lambda self: interop.part(self, 1),
-                    doc="The imaginary parts; see `interop.part`.")
+    real = property(lambda self: ops.real.call((self,), None), doc="The real parts, as a view.")
+    imag = property(lambda self: ops.imag.call((self,), None),
+                    doc="The imaginary parts, as a view.")
 
     backward = history.backward
     register_hook = history.register_hook
@@ -228,16 +237,16 @@ class Tensor(Methods):
     tolist = interop.tolist
     numpy = interop.to_numpy
     __array__ = interop.as_array
+    __dlpack__ = dlpack.dlpack
+    __dlpack_device__ = dlpack.dlpack_device
+    __cuda_array_interface__ = property(handing.cuda_array_interface)
     __array_wrap__ = exchange.wrapped
-    __dlpack__ = exchange.dlpack
-    __dlpack_device__ = exchange.dlpack_device
     __bool__ = interop.truth
     __int__ = interop.as_int
     __index__ = interop.as_index
     __float__ = interop.as_float
     __complex__ = interop.as_complex
     __repr__ = text.represent
-    __str__ = text.represent
 
     def __format__(self, form: str) -> str:
         if self.spec.ndim == 0 and self.spec.device.type != "meta":
@@ -273,11 +282,11 @@ class Tensor(Methods):
     to = interop.to
     contiguous = methods.contiguous
 
-    def type(self, dtype: DType | None = None) -> Any:
-        """The dtype's name, or the tensor in another dtype."""
+    def type(self, dtype: Any = None) -> Any:
+        """The dtype's name, or the tensor in another dtype, also given as FloatTensor or a name."""
         if dtype is None:
             return f"slipstream.{self.spec.dtype.name}"
-        return ops.cast.call((self, dtype), None)
+        return ops.cast.call((self, dtype_named(dtype)), None)
 
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor in the dtype of another."""
@@ -289,6 +298,10 @@ class Tensor(Methods):
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """The tensor where ``condition``, else ``other``."""
         return ops.where.call((condition, self, other), None)
+
+    def new(self, *args: Any) -> Any:
+        """A tensor of sizes or of data, of this one's dtype and device."""
+        return construct(args, self.spec.dtype, self.spec.device)
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU."""

@@ -9,10 +9,16 @@ from typing import Any
 
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.formulas import formula_builder
+from slipstream.core.dispatch.listing import Task, gathered
+from slipstream.core.dispatch.lists import Snapshot, Steps, TensorList, drop_gradients
+from slipstream.core.dispatch.op import OUT
 from slipstream.core.dispatch.updating import UpdateOp, make_update
 from slipstream.core.launch.door import door
 from slipstream.core.vocab.dtypes import promote
-from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.modes import ModeState, modes
+
+__all__ = ["ListUpdate", "Snapshot", "Steps", "advance", "apply_update", "drop_gradients",
+           "end_step", "update_op"]
 
 Update = Callable[[Any], tuple[Any, ...]]
 _ops: dict[Any, UpdateOp] = {}
@@ -27,10 +33,7 @@ def apply_update(formula: Update, targets: Mapping[str, Any], inputs: Mapping[st
     broadcast to that of the targets; numbers are run-time values, so another learning rate makes
     no new kernel.  Raises RuntimeError for shapes that differ.
     """
-    key = (formula, *targets, None, *inputs, None, *numbers)
-    op = _ops.get(key)
-    if op is None:
-        op = _ops[key] = _update_op(formula, (*targets, *inputs), tuple(numbers), len(targets))
+    op = update_op(formula, tuple(targets), tuple(inputs), tuple(numbers))
     state = modes.current()
     before = state.grad_enabled
     state.grad_enabled = False
@@ -42,9 +45,84 @@ def apply_update(formula: Update, targets: Mapping[str, Any], inputs: Mapping[st
         state.grad_enabled = before
 
 
+class ListUpdate:
+    """`apply_update` for many tensors: one launch for all of a device and dtype.
+
+    ``targets`` and ``inputs``: under each name a list with an entry for each tensor; None stands
+    for the gradients of the first target's tensors, whatever they are at the time of a call.
+    A target is not written on a device where an earlier kernel met a bad index.
+    """
+
+    def __init__(self, formula: Update, targets: Mapping[str, list[Any]],
+                 inputs: Mapping[str, list[Any] | None]) -> None:
+        self.formula = formula
+        self.names = (tuple(targets), tuple(inputs))
+        self.columns = (*targets.values(), *inputs.values())
+        self.count = len(next(iter(targets.values())))
+        self.parts: list[tuple[TensorList, tuple[Any, ...], list[int]]] | None = None
+        self.rest: list[int] = []
+
+    def run(self, numbers: Mapping[str, Any]) -> list[int]:
+        """Write the new values; the numbers of those tensors that have to go by themselves."""
+        state = modes.current()
+        modes.note_site(state)
+        if state.special:
+            return list(range(self.count))
+        values = tuple([float(number) for number in numbers.values()])
+        if self.parts is None:
+            self._gather(state, numbers, values)
+        left = self.rest
+        stale = False
+        for part, columns, picks in self.parts or ():
+            # A formula may leave numbers out, as those of a decay that is 0.
+            if not part.run(state, columns, tuple([values[place] for place in picks]), ()):
+                left = left + part.places
+                stale = True
+        if stale:
+            # Something is of another kind than it was: looked at anew in the next call.
+            self.parts = None
+        return left
+
+    def _gather(self, state: ModeState, numbers: Mapping[str, Any],
+                values: tuple[float, ...]) -> None:
+        op = update_op(self.formula, *self.names, tuple(numbers))
+        before = state.grad_enabled
+        state.grad_enabled = False
+        try:
+            width = len(self.columns)
+            task = Task(op, OUT, (None,) * width + values, tuple(range(width)),
+                        len(self.names[0]), heeds=True)
+            lists, self.rest = gathered(task, state, self.columns)
+        finally:
+            state.grad_enabled = before
+        self.parts = [(each, self._rows(each.places),
+                       [place - width for place in each.plan.numbers]) for each in lists]
+
+    def _rows(self, places: list[int]) -> tuple[Any, ...]:
+        return tuple([column if column is None else [column[place] for place in places]
+                      for column in self.columns])
+
+
+def advance(steps: Steps) -> bool:
+    """Count one step more in all counters; False, with nothing changed, where they differ."""
+    state = modes.current()
+    modes.note_site(state)
+    return steps.advance(state)
+
+
 def end_step() -> None:
     """Tell devices that gather launches that an optimizer's step ends here."""
     door.boundary()
+
+
+def update_op(formula: Update, targets: tuple[str, ...], inputs: tuple[str, ...],
+              numbers: tuple[str, ...]) -> UpdateOp:
+    """The op of an update whose operands have these names."""
+    key = (formula, *targets, None, *inputs, None, *numbers)
+    op = _ops.get(key)
+    if op is None:
+        op = _ops[key] = _update_op(formula, (*targets, *inputs), numbers, len(targets))
+    return op
 
 
 def _update_op(formula: Update, tensors: tuple[str, ...], numbers: tuple[str, ...],

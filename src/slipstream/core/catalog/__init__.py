@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slipstream.core.catalog import (
+    activated,
     activations,
     arithmetic,
     attention,
@@ -13,7 +14,10 @@ from slipstream.core.catalog import (
     convolution,
     copying,
     creation,
+    decompositions,
+    entropies,
     extrema,
+    foreach,
     gates,
     indexing,
     joining,
@@ -37,8 +41,8 @@ from slipstream.core.catalog import (
     viewing,
 )
 
-FAMILIES = (pointwise, reductions, viewing, copying, creation, products, random,
-            softmax, norms, convolution, pooling, losses, activations, indexing,
+FAMILIES = (pointwise, activated, reductions, viewing, copying, creation, products,
+            random, softmax, norms, convolution, pooling, losses, entropies, activations, indexing,
             joining, masks, scattering, arithmetic, extrema, scans, statistics, sorting, uniques,
             triangles, contractions, attention, averages, batches, likelihoods,
-            closeness, gates, stacking)
+            closeness, gates, stacking, decompositions, foreach)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import checks, samples
+from slipstream.core.catalog import checks, reasons, samples
 from slipstream.core.catalog.pointwise import binary_op, unary_op
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
@@ -86,7 +86,9 @@ binary_op(
     {"self": lambda g, self, other: g * (self - other).sigmoid(),
      "other": lambda g, self, other: g * (other - self).sigmoid()},
     np.logaddexp, check=_no_integers, dtypes=("float",), inplace=False,
-    samples=samples.tensor_pairs, doc="log(exp(self) + exp(other)) without overflow.",
+    samples=samples.tensor_pairs,
+    exceptions=reasons.REAL_ONLY,
+    doc="log(exp(self) + exp(other)) without overflow.",
 )
 binary_op(
     "atan2(Tensor self, Tensor other)", lambda self, other: self.atan2(other),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import reasons
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, Entry
 from slipstream.core.vocab import dtypes
@@ -98,6 +99,7 @@ define(Entry(
     "bool enable_gqa=False)", COMPOUND, function=_attention,
     path="nn.functional.scaled_dot_product_attention", method=False, dtypes=("float",),
     samples=_samples, reference=_reference,
+    exceptions=reasons.ROUNDED,
     doc="softmax(query @ key^T * scale + mask) @ value, over the last two dims; a bool mask says "
         "which keys take part, another is added; scale is 1 / sqrt(width) by default.",
 ))

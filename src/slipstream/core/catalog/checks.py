@@ -100,7 +100,9 @@ def real_floats(call: Any) -> None:
 
 
 def integral(call: Any) -> None:
-    """Only integers and bools have bits."""
+    """Only integers and bools have bits; two numbers are no tensor op."""
+    if not any(isinstance(value, TensorBase) for value in _operands(call)):
+        raise TypeError(f"{call.op.name}(): one of the arguments must be Tensor")
     for value in _operands(call):
         found = value.spec.dtype.category if isinstance(value, TensorBase) else (
             2 if isinstance(value, (float, complex)) else 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import reasons, samples
 from slipstream.core.catalog.masks import readable
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
@@ -45,6 +45,7 @@ define(Entry(
     f"isclose(Tensor self, Tensor other, {TERMS})", POINTWISE, formula=_close,
     promotion=lambda call: promotion.comparison(call), check=_check_close, path="isclose",
     samples=samples.tensor_pairs, reference=np.isclose, dtypes=("bool", "int", "float", "complex"),
+    exceptions=reasons.NAN_EQUAL,
     doc="Whether |self - other| <= atol + rtol * |other|, elementwise; equal infinities are close.",
 ))
 define(Entry(

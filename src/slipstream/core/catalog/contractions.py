@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import reasons, samples
 from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.products import array_candidate, same_dtype
 from slipstream.core.catalog.table import define, ops
@@ -60,6 +60,7 @@ define(Entry(
                              ((2,), (2, 3, 4), (2, 4, 2), {"beta": 2}),
                              ((), (2, 3, 4), (2, 4, 2), {"alpha": 3, "beta": 0})),
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
+    exceptions=reasons.SUMMED,
     doc="beta * self + alpha * (batch1 @ batch2); self is ignored where beta is 0.",
 ), cpu=array_candidate("numpy addmm", products.addmm), cuda="products.baddbmm")
 
@@ -414,3 +415,42 @@ compound("kron(Tensor self, Tensor other)", _kron, "The Kronecker product.", out
 compound("cross(Tensor self, Tensor other, int? dim=None)", _cross,
          "The vector product along a dim of size 3.", out=True,
          samples=samples.products(((4, 3), (4, 3)), ((3,), (3,))), reference=np.cross)
+
+
+def _cdist(self: Any, other: Any, p: Any, compute_mode: Any) -> Any:
+    rows, others = self.spec, other.spec
+    if rows.ndim < 2 or others.ndim < 2 or rows.shape[-1] != others.shape[-1]:
+        raise RuntimeError("cdist: X1 and X2 must have at least two dims and the same number of "
+                           f"columns, but got {rows!r} and {others!r}")
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    by_product = p == 2 and compute_mode != "donot_use_mm_for_euclid_dist" and (
+        max(rows.shape[-2], others.shape[-2]) > 25
+        or compute_mode == "use_mm_for_euclid_dist")
+    if not by_product:
+        apart = ops.unsqueeze.call((self, -2), None) - ops.unsqueeze.call((other, -3), None)
+        return ops.vector_norm.call((apart, p, -1), None)
+    squares = [ops.sum.call((each * each, -1, True), None) for each in (self, other)]
+    product = self @ ops.transpose.call((other, -2, -1), None)
+    square = squares[0] + ops.transpose.call((squares[1], -2, -1), None) - 2 * product
+    # The root of what rounding makes zero or negative is zero, and so is its slope.
+    apart = square > 0
+    return ops.where.call((apart, ops.sqrt.call((ops.where.call((apart, square, 1.0), None),),
+                                                None), 0.0), None)
+
+
+def _cdist_reference(x: Any, y: Any, p: float = 2.0) -> Any:
+    apart = np.abs(x[..., :, None, :] - y[..., None, :, :])
+    if p == 0:
+        return (apart != 0).sum(-1).astype(x.dtype)
+    return apart.max(-1) if p == np.inf else (apart ** p).sum(-1) ** (1 / p)
+
+
+compound("cdist(Tensor self, Tensor other, float p=2.0, "
+         "str compute_mode='use_mm_for_euclid_dist_if_necessary')", _cdist,
+         "The p-norm of the difference of each row of self (..., m, k) and other (..., n, k); for "
+         "p = 2 and more than 25 rows by a product.", method=False, dtypes=("float",),
+         samples=samples.products(
+             ((2, 3, 4), (2, 5, 4)), ((3, 4), (2, 4), {"p": 1.0}), ((3, 4), (2, 4), {"p": 3.0}),
+             ((3, 4), (2, 4), {"compute_mode": "use_mm_for_euclid_dist"})),
+         reference=lambda x, y, p=2.0, compute_mode="": _cdist_reference(x, y, p))

@@ -16,7 +16,7 @@ from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
 from slipstream.core.dispatch.registry import Candidate
-from slipstream.core.kernels.cpu import convolution, small_convolutions
+from slipstream.core.kernels.cpu import convolution, row_convolutions, small_convolutions
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.windows import Windows, convolution_windows
@@ -44,6 +44,14 @@ def candidate(name: str, function: Any, image: Any, kernel: Any) -> Candidate:
         return shared
 
     return Candidate(name, make)
+
+
+def either(rows: Any, name: str, function: Any, image: Any, kernel: Any) -> tuple[Candidate, ...]:
+    """The kernel for images of one long row, and the one for all others."""
+    own = candidate("rows and matrix product", rows, image, kernel)
+    taken = Candidate(own.name, own.make, lambda call: row_convolutions.refusal(
+        windows_of(call, image(call), kernel(call))))
+    return taken, candidate(name, function, image, kernel)
 
 
 def _small_refusal(call: Any) -> str:
@@ -188,8 +196,8 @@ define(Entry(
         "RuntimeError where channels, groups, bias or sizes do not fit.",
 ), cpu=(
     Candidate("small convolution", _small, _small_refusal),
-    candidate("columns and matrix product", convolution.forward,
-              lambda call: call.spec("self").shape, lambda call: call.spec("weight").shape),
+    *either(row_convolutions.forward, "columns and matrix product", convolution.forward,
+            lambda call: call.spec("self").shape, lambda call: call.spec("weight").shape),
 ), cuda="convolution.forward")
 
 define(Entry(
@@ -205,8 +213,9 @@ define(Entry(
     path="", method=False, dtypes=BOTH,
     doc="The adjoint of conv2d in its input: the input of shape size that <conv2d(., weight), "
         "grad> is the inner product with.",
-), cpu=candidate("matrix products, cell by cell", convolution.input_grad,
-                 lambda call: tuple(call["size"]), lambda call: call.spec("weight").shape),
+), cpu=either(row_convolutions.input_grad, "matrix products, cell by cell",
+              convolution.input_grad, lambda call: tuple(call["size"]),
+              lambda call: call.spec("weight").shape),
    cuda="convolution.input_grad")
 
 define(Entry(
@@ -221,8 +230,9 @@ define(Entry(
     path="", method=False, dtypes=BOTH,
     doc="The adjoint of conv2d in its weight: the weight of shape size that <conv2d(images, .), "
         "grad> is the inner product with.",
-), cpu=candidate("columns and matrix product", convolution.weight_grad,
-                 lambda call: call.spec("images").shape, lambda call: tuple(call["size"])),
+), cpu=either(row_convolutions.weight_grad, "columns and matrix product",
+              convolution.weight_grad, lambda call: call.spec("images").shape,
+              lambda call: tuple(call["size"])),
    cuda="convolution.weight_grad")
 
 

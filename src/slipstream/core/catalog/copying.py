@@ -12,15 +12,17 @@ from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, POINTWISE, Entry
 from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
 from slipstream.core.kernels.crossing import crossing_kernel, refuses_hosts
-from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.door import backend_of, backends
 from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes import formats
+from slipstream.core.shapes.specs import specs
 from slipstream.core.shapes.strides import strides_like
 from slipstream.core.vocab import dtypes
-from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.records import TensorBase
+from slipstream.core.vocab.devices import CPU, Device
+from slipstream.core.vocab.records import Storage, TensorBase
 
 
 def _format_layout(call: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -167,6 +169,37 @@ def _to_device(self: Any, device: Any) -> Any:
     return ops.copy_across.call((self, target), None)
 
 
+def is_pinned(tensor: Any) -> bool:
+    """Whether a tensor lies in pinned memory of a CUDA device."""
+    pinned = {getattr(getattr(backend, "pinning", None), "owner", None)
+              for backend in tuple(backends.values())}
+    return tensor.storage.owner in pinned - {None}
+
+
+def pinned_memory(spec: Any, device: Any = None) -> Any:
+    """A tensor of a spec of the CPU in pinned memory, whose elements are not set."""
+    backend: Any = backend_of(Device("cuda" if device is None else device))
+    pins = backend.pins()
+    storage = Storage(CPU, pins.allocator.allocate(spec.extent), spec.extent, pins.owner)
+    made = tape.tensor_class.__new__(tape.tensor_class)
+    made.spec, made.storage, made.offset = spec, storage, 0
+    made.record = made.base = None
+    return made
+
+
+def _pinned(self: Any, device: Any) -> Any:
+    spec = self.spec
+    if spec.device is not CPU:
+        raise RuntimeError(f"cannot pin '{spec!r}': only dense CPU tensors can be pinned")
+    if is_pinned(self):
+        return self
+    dense = strides_like(spec.shape, spec.strides)
+    made = pinned_memory(specs.intern(CPU, spec.dtype, spec.shape, dense), device)
+    ops.copy.call_inplace((made, self.detach(), False), None)
+    # A leaf stays one.
+    return made.requires_grad_(True) if self.is_leaf and self.requires_grad else made
+
+
 def _copied_across(outputs: list[Any], inputs: list[Any], numbers: Any, plan: Any) -> None:
     outputs[0][...] = inputs[0]
 
@@ -180,5 +213,7 @@ define(Entry(
     gradient={"self": lambda g, self_spec: ops.to_device.call((g, self_spec.device), None)},
     doc="The elements, dense where the host cannot reach one side, in another device's memory.",
 ), cpu=(_crossing, Candidate("numpy copy", lambda plan, call: _across)), cuda=_crossing)
+define(Entry("pinned(Tensor self, device? device=None)", COMPOUND, path="", method=False,
+             function=_pinned, doc="The tensor in pinned memory: itself, or a copy."))
 define(Entry("to_device(Tensor self, device device)", COMPOUND, path="", method=False,
              function=_to_device, doc="A copy on another device."))

@@ -14,6 +14,7 @@ from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, CREATION, POINTWISE, Entry
 from slipstream.core.dispatch.promotion import defaults, dtype_of_number
 from slipstream.core.dispatch.registry import Candidate
+from slipstream.core.dispatch.signature import parse
 from slipstream.core.kernels.cpu.arrays import no_kernel
 from slipstream.core.kernels.cpu.ranges import RangeKernel
 from slipstream.core.shapes import formats
@@ -92,11 +93,25 @@ def _full(size: Any, fill_value: Any, *options: Any) -> Any:
     return filled(size, fill_value, dtype, device, requires_grad)
 
 
+def pinning(signature: str, function: Any) -> Any:
+    """The function of an entry, whose result lies in pinned memory where ``pin_memory`` is set."""
+    names = parse(signature).names
+    if "pin_memory" not in names:
+        return function
+    place = names.index("pin_memory")
+
+    def make(*values: Any) -> Any:
+        made = function(*values)
+        return ops.pinned.call((made, None), None) if values[place] else made
+
+    return make
+
+
 def creation(signature: str, function: Any, doc: str, **facts: Any) -> None:
     """An entry of a function that makes tensors."""
     facts.setdefault("path", signature.partition("(")[0])
     facts.setdefault("method", False)
-    define(Entry(signature, COMPOUND, function=function, doc=doc, **facts))
+    define(Entry(signature, COMPOUND, function=pinning(signature, function), doc=doc, **facts))
 
 
 _sizes = samples.plain_arguments(((2, 3),), ((),), ((0, 2),))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import reasons, samples
 from slipstream.core.catalog.reductions import nonempty, ordered
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, REDUCTION, Entry
@@ -123,5 +123,6 @@ define(Entry(
                      ((samples.random_array(114, 3, 4),), {"dim": 1, "keepdim": True})],
     reference=lambda x, dim=None, keepdim=False: (
         np.min(x, axis=dim, keepdims=keepdim), np.max(x, axis=dim, keepdims=keepdim)),
+    exceptions=reasons.CONVERTED,
     doc="The smallest and the largest elements, along dim if given: (min, max).",
 ))

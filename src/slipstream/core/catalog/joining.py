@@ -16,6 +16,7 @@ from slipstream.core.kernels.cpu.gathering import GatherBinding
 from slipstream.core.kernels.cpu.indexing import JoinKernel
 from slipstream.core.shapes import formats, views
 from slipstream.core.shapes import strides as layouts
+from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import promote
 
 
@@ -350,11 +351,42 @@ def _roll(self: Any, shifts: Any, dims: Any) -> Any:
     return ops.clone.call((self,), None) if result is self else result
 
 
-def _repeat_interleave(self: Any, repeats: Any, dim: Any) -> Any:
+def _places(repeats: Any, output_size: int | None) -> Any:
+    """Each place of a vector as often as it says: repeats [1, 0, 2] give [0, 2, 2]."""
+    spec = repeats.spec
+    if spec.ndim != 1:
+        raise RuntimeError(f"repeat_interleave only accept 1D vector as repeat, got {spec!r}")
+    if spec.dtype not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(f"repeats has to be Long or Int tensor, got {spec!r}")
+    if spec.numel and ops.amin.call((repeats,), None).item() < 0:
+        raise RuntimeError("repeats can not be negative")
+    ends = ops.cumsum.call((repeats, 0), None)
+    total = ends[-1].item() if spec.numel else 0
+    if output_size is not None and output_size != total:
+        raise RuntimeError(f"repeat_interleave: output_size={output_size} is not the sum of the "
+                           f"repeats, {total}")
+    wanted = ops.arange.call((total,), {"device": spec.device, "dtype": ends.spec.dtype})
+    found = ops.searchsorted.call((ends, wanted), {"right": True})
+    return ops.cast.call((found, spec.dtype), None)
+
+
+def _repeat_each(self: Any, repeats: Any, dim: Any, output_size: int | None) -> Any:
+    """Each index of a dim so often as the vector says at its place."""
+    if dim is None:
+        self, dim = ops.reshape.call((self, (-1,)), None), 0
+    size = self.spec.shape[views.normalize_dim(dim, self.spec.ndim)]
+    if repeats.spec.ndim == 1 and repeats.spec.numel != size:
+        raise RuntimeError(f"repeats must have the same size as input along dim, but got "
+                           f"repeats {repeats.spec!r} and {self.spec!r} along dim {dim}")
+    return ops.index_select.call((self, dim, _places(repeats, output_size)), None)
+
+
+def _repeat_interleave(self: Any, repeats: Any, dim: Any, output_size: int | None) -> Any:
     """Every index of a dim so many times in a row: x[s] -> x[s, 1] -> x[s, n], read as x[s * n]."""
-    if isinstance(repeats, (tuple, list)) or (hasattr(repeats, "spec") and repeats.spec.ndim):
-        raise NotImplementedError("repeat_interleave() takes one number of repeats for all "
-                                  "elements; use index_select() for a number for each")
+    if repeats is None:
+        return _places(self, output_size)
+    if hasattr(repeats, "spec") and repeats.spec.numel != 1:
+        return _repeat_each(self, repeats, dim, output_size)
     times = int(repeats)
     if times < 0:
         raise RuntimeError("repeats can not be negative")
@@ -368,14 +400,24 @@ def _repeat_interleave(self: Any, repeats: Any, dim: Any) -> Any:
     return ops.reshape.call((copy, (*shape[:dim], shape[dim] * times, *shape[dim + 1:])), None)
 
 
+def _interleaved() -> Any:
+    counts = np.array([2, 0, 1])
+    return [*samples.with_arguments(((2, 3), (2,)), ((2, 3), (3, 1)), ((2, 3), (0, 0)))(),
+            ((samples.random_array(131, 2, 3), counts, 1), {}),
+            ((samples.random_array(132, 3), counts), {}),
+            ((samples.random_array(133, 3), np.array([1])), {})]
+
+
 compound("repeat(Tensor self, int... repeats)", _repeat, "Copies of the tensor side by side.",
          path="", samples=samples.repeats, reference=np.tile)
 compound("tile(Tensor self, int... dims)", _tile,
          "repeat, where dims that are not given count once.", samples=samples.repeats,
          reference=np.tile)
-compound("repeat_interleave(Tensor self, any repeats, int? dim=None)", _repeat_interleave,
-         "Every element, or index of a dim, so many times in a row.", reference=np.repeat,
-         samples=samples.with_arguments(((2, 3), (2,)), ((2, 3), (3, 1)), ((2, 3), (0, 0))))
+compound("repeat_interleave(Tensor self, any repeats=None, int? dim=None, *, "
+         "int? output_size=None)", _repeat_interleave,
+         "Every element, or index of a dim, so many times in a row: one number for all, or a "
+         "vector of int32 or int64. Of a vector alone, the places it repeats.", reference=np.repeat,
+         samples=_interleaved, waits="data")
 compound("flip(Tensor self, int... dims)", _flip, "A copy with the order of dims reversed.",
          samples=samples.flips, reference=np.flip)
 compound("fliplr(Tensor self)", lambda self: _flip_at_rank(self, 1, 2),

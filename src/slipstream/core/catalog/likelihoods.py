@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import reasons
 from slipstream.core.catalog.losses import LEGACY, reduced, reduction_of
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
@@ -186,6 +187,7 @@ define(Entry(
     f"{LEGACY}, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)", COMPOUND,
     function=_bce_with_logits, path="nn.functional.binary_cross_entropy_with_logits", method=False,
     dtypes=("float",), samples=_logit_samples, reference=_logits_reference,
+    exceptions=reasons.ROUNDED,
     doc="-(p y log s + (1 - y) log(1 - s)) for s = sigmoid(self), p = pos_weight: finite for "
         "finite logits. ValueError where the target has another size.",
 ))

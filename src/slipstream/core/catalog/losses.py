@@ -10,6 +10,7 @@ from typing import Any
 import cython
 import numpy as np
 
+from slipstream.core.catalog import entropies, reasons
 from slipstream.core.catalog.checks import absolute
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
@@ -155,6 +156,8 @@ def _cross_entropy(self: Any, target: Any, weight: Any, *facts: Any) -> Any:
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError("label_smoothing must be between 0.0 and 1.0. Got: "
                            f"{label_smoothing:g}")
+    if entropies.fits(self, target, weight, label_smoothing):
+        return entropies.cross_entropy(self, target, ignore_index, reduction)
     classes = 0 if self.spec.ndim == 1 else 1
     scores = ops.log_softmax.call((self, classes), None)
     if self.spec.shape == target.spec.shape:
@@ -230,6 +233,7 @@ _LOSS = (f"Tensor self, Tensor target, Tensor? weight=None, {LEGACY}, int ignore
 define(Entry(
     f"nll_loss({_LOSS})", COMPOUND, function=_nll_loss, path="nn.functional.nll_loss",
     method=False, dtypes=("float",), samples=_nll_samples, reference=nll_reference,
+    exceptions=reasons.ROUNDED,
     doc="Minus the log-probability of the target class: self [N, C, ...] or [C], target [N, ...] "
         "or [] of class indices. ignore_index counts nowhere, in sum or divisor. IndexError for a "
         "target that is no class, ValueError or RuntimeError for shapes that do not fit.",
@@ -363,6 +367,7 @@ for _title, _name, _terms in (("mse_loss", "squared_error", np.square),
         "str reduction='mean', Tensor? weight=None)", COMPOUND,
         function=difference_loss(_name, _title), path=f"nn.functional.{_title}", method=False,
         dtypes=("float",), samples=_pairs, reference=_difference_reference(_terms),
+        exceptions=reasons.ROUNDED_HALF if _title == "mse_loss" else {},
         doc=f"The {_name.replace('_', ' ')} of self and target, by reduction 'mean', 'sum' or "
             "'none'; weight weighs each term. Shapes that differ are broadcast, with a "
             "UserWarning.",

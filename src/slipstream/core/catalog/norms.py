@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.catalog import reasons
 from slipstream.core.catalog.softmax import contiguous_layout
-from slipstream.core.catalog.table import define
+from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
+from slipstream.core.vocab import dtypes
 
 # The eps of rms_norm where none is given: that of the type it is computed in.
 EPSILON = {"f32": float(np.finfo(np.float32).eps), "f64": float(np.finfo(np.float64).eps)}
@@ -116,6 +118,67 @@ def rms_norm_slope(g: Any, self: Any, normalized_shape: Any, weight: Any, eps: f
     return factor * (h - y * (h * y).mean(dims_of(normalized_shape), keepdim=True))
 
 
+def _slopes(g: Any, self: Any, weight: Any, normalized_shape: Any, eps: Any) -> Any:
+    """The gradient by the input; mean and factor, which the weight's gradient needs again."""
+    mean = self.mean(dims_of(normalized_shape), keepdim=True)
+    factor = normalized(self, normalized_shape, eps)[1]
+    return layer_norm_slope(g, self, normalized_shape, weight, eps), mean, factor
+
+
+def _rms_slopes(g: Any, self: Any, weight: Any, normalized_shape: Any, eps: Any) -> Any:
+    factor = scale(self, normalized_shape, epsilon_of(self, eps))
+    return rms_norm_slope(g, self, normalized_shape, weight, eps), factor
+
+
+def _sums(g: Any, self: Any, mean: Any, factor: Any, dims: Any) -> Any:
+    """The gradients by weight and bias: sums of g y and of g, y being the normalised input."""
+    return (g * ((self - mean) * factor)).sum(dims), g.sum(dims)
+
+
+def _splits(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
+    """The leading dims, where rows and weights both want their gradients on a device."""
+    if "self" not in wanted or "weight" not in wanted:
+        return None
+    spec = known["self"].spec
+    leading = spec.ndim - len(ints(known["normalized_shape"]))
+    if spec.device.type != "cuda" or not leading or not spec.numel:
+        return None
+    return tuple(range(leading))
+
+
+def layer_norm_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
+    """All gradients: one pass along the rows and one down the columns."""
+    dims = _splits(wanted, known)
+    if dims is None or "bias" not in wanted:
+        return None
+    g, x = known["g"], known["self"]
+    slope, mean, factor = ops.layer_norm_slopes.call(
+        (g, x, known["weight"], known["normalized_shape"], known["eps"]), None)
+    results = wanted["weight"], wanted["bias"]
+    return [slope, *ops.layer_norm_sums.call((g, x, mean, factor, dims, results), None)]
+
+
+def rms_norm_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
+    """All gradients: one pass along the rows and one down the columns."""
+    dims = _splits(wanted, known)
+    if dims is None:
+        return None
+    g, x = known["g"], known["self"]
+    slope, factor = ops.rms_norm_slopes.call(
+        (g, x, known["weight"], known["normalized_shape"], known["eps"]), None)
+    return [slope, ops.rms_norm_sums.call((g, x, factor, dims, wanted["weight"]), None)]
+
+
+def _slope_dtypes(call: Any) -> Any:
+    own = call.spec("self").dtype
+    row = dtypes.float64 if own.itemsize == 8 else dtypes.float32
+    return own, (own, *[row] * (2 if call.op.name == "layer_norm_slopes" else 1))
+
+
+def _sum_dtypes(call: Any) -> Any:
+    return call.spec("factor").dtype, call["result_dtypes"]
+
+
 def _reference(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     dims = dims_of(shape)
     out = (x - x.mean(dims, keepdims=True)) / np.sqrt(x.var(dims, keepdims=True) + eps)
@@ -150,6 +213,7 @@ define(Entry(
             self, normalized_shape, eps)[0],
         "bias": lambda g: g,
     },
+    joint=layer_norm_gradients,
     promotion=own_dtype, check=_check_layer_norm, layout=contiguous_layout,
     path="nn.functional.layer_norm", method=False, dtypes=("float",), samples=_samples,
     reference=_reference,
@@ -164,9 +228,30 @@ define(Entry(
         "weight": lambda g, self, normalized_shape, eps: g * self * scale(
             self, normalized_shape, epsilon_of(self, eps)),
     },
+    joint=rms_norm_gradients,
     promotion=own_dtype, check=check_shapes, layout=contiguous_layout,
     path="nn.functional.rms_norm", method=False, dtypes=("float",), samples=_rms_samples,
     reference=_rms_reference,
+    exceptions=reasons.REAL_ONLY,
     doc="self / sqrt(mean of squares + eps) * weight over the last dims, which have "
         "normalized_shape; eps is by default that of the type it is computed in.",
+))
+for _name, _formula in (("layer_norm", _slopes), ("rms_norm", _rms_slopes)):
+    define(Entry(
+        f"{_name}_slopes(Tensor g, Tensor self, Tensor? weight, any normalized_shape, any eps)",
+        COMPOSITE, formula=_formula, promotion=_slope_dtypes, path="", method=False,
+        dtypes=("float",), doc=f"The gradient of {_name} by its input, and values of its rows.",
+    ))
+define(Entry(
+    "layer_norm_sums(Tensor g, Tensor self, Tensor mean, Tensor factor, any dims, "
+    "any result_dtypes)", COMPOSITE,
+    formula=lambda g, self, mean, factor, dims: _sums(g, self, mean, factor, dims),
+    promotion=_sum_dtypes, path="", method=False, dtypes=("float",),
+    doc="The gradients of layer_norm by weight and bias.",
+))
+define(Entry(
+    "rms_norm_sums(Tensor g, Tensor self, Tensor factor, any dims, any result_dtypes)", COMPOSITE,
+    formula=lambda g, self, factor, dims: (g * (self * factor)).sum(dims),
+    promotion=_sum_dtypes, path="", method=False, dtypes=("float",),
+    doc="The gradient of rms_norm by its weight.",
 ))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import checks
+from slipstream.core.catalog import checks, reasons
 from slipstream.core.catalog.samples import (
     binary,
     bits,
@@ -56,6 +56,7 @@ binary_op(
     {"self": lambda g: g, "other": lambda g, alpha: g * alpha},
     lambda self, other, alpha=1: self + np.asarray(alpha).astype(np.result_type(other)) * other,
     promotion=promotion.pair, check=checks.alpha, samples=scaled,
+    exceptions=reasons.ROUNDED_HALF,
     doc="self + alpha * other.",
 )
 binary_op(
@@ -65,6 +66,7 @@ binary_op(
     lambda self, other, alpha=1: self - np.asarray(alpha).astype(np.result_type(other)) * other,
     promotion=promotion.pair, check=checks.subtraction, aliases=("subtract",), samples=scaled,
     dtypes=ALL_KINDS[1:],
+    exceptions=reasons.ROUNDED_HALF,
     doc="self - alpha * other; bools are refused.",
 )
 binary_op(
@@ -83,6 +85,7 @@ binary_op(
          g, self, other, rounding_mode)},
     checks.divide_reference, promotion=promotion.division, check=checks.rounding_mode,
     aliases=("divide", "true_divide"),
+    exceptions=reasons.WHOLE,
     doc="self / other; rounding_mode None (true division), 'trunc' or 'floor'.",
 )
 binary_op(
@@ -91,6 +94,7 @@ binary_op(
     {"self": lambda g, self, exponent: checks.power_base(g, self, exponent),
      "exponent": lambda g, self, exponent, out: checks.power_exponent(g, self, exponent, out)},
     np.power, samples=exponents, check=checks.exponent, dtypes=ALL_KINDS[1:],
+    exceptions=reasons.EXACT,
     doc="self ** exponent; integers to negative powers are refused.",
 )
 binary_op("maximum(Tensor self, Tensor other)", lambda self, other: self.maximum(other),
@@ -148,14 +152,19 @@ unary_op("exp", lambda self: self.exp(), lambda g, out: g * checks.conj(out), np
          doc="e to the power of self.")
 unary_op("expm1", lambda self: self.expm1(), lambda g, out: g * checks.conj(out + 1), np.expm1,
          dtypes=("bool", "int", "float"), check=checks.no_complex,
-         aliases=("special.expm1",), doc="exp(self) - 1, right for small values.")
+         aliases=("special.expm1",),
+         exceptions=reasons.REAL_ONLY,
+         doc="exp(self) - 1, right for small values.")
 unary_op("log", lambda self: self.log(), lambda g, self: g / checks.conj(self), np.log,
          samples=positive, doc="Natural logarithm.")
 unary_op("log1p", lambda self: self.log1p(), lambda g, self: g / (self + 1), np.log1p,
          samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
-         aliases=("special.log1p",), doc="log(1 + self), right for small values.")
+         aliases=("special.log1p",),
+         exceptions=reasons.REAL_ONLY,
+         doc="log(1 + self), right for small values.")
 unary_op("log2", lambda self: self.log2(), lambda g, self: g / (self * math.log(2.0)), np.log2,
          samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
+         exceptions=reasons.REAL_ONLY,
          doc="Logarithm to base 2.")
 unary_op("sqrt", lambda self: self.sqrt(), lambda g, out: g / (checks.conj(out) * 2), np.sqrt,
          samples=positive, doc="Square root.")
@@ -164,7 +173,7 @@ unary_op("rsqrt", lambda self: self.rsqrt(), lambda g, out: g * checks.conj(out 
 unary_op("reciprocal", lambda self: self.reciprocal(), lambda g, out: -g * checks.conj(out * out),
          lambda x: 1 / x, doc="1 / self.")
 unary_op("square", lambda self: self * self, lambda g, self: g * checks.conj(self * 2), np.square,
-         promotion=promotion.arithmetic, doc="self * self.")
+         promotion=promotion.power, doc="self * self; of bools an int64.")
 unary_op("sin", lambda self: self.sin(), lambda g, self: g * checks.conj(self.cos()), np.sin,
          doc="Sine.")
 unary_op("cos", lambda self: self.cos(), lambda g, self: -g * checks.conj(self.sin()), np.cos,
@@ -184,6 +193,7 @@ unary_op("sign", lambda self: self.sign(), lambda g: g * 0, lambda x: np.sign(x 
 for _name, _reference in (("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc)):
     unary_op(_name, lambda self, name=_name: getattr(self, name)(), lambda g: g * 0, _reference,
              promotion=promotion.arithmetic, check=checks.no_complex,
+             aliases=("fix",) if _name == "trunc" else (),
              dtypes=("int", "float"), doc=f"{_name.capitalize()} to an integer.")
 unary_op("isnan", lambda self: self != self, None, np.isnan, promotion=promotion.truth,
          doc="Whether each element is nan.")

@@ -71,8 +71,9 @@ def _matmul_shape(call: Any) -> Any:
     return [(a.dtype, (*batch, *rows, *columns))]
 
 
-def _turned(x: Any) -> Any:
-    return x.transpose(-2, -1)
+def turned(x: Any) -> Any:
+    """A matrix transposed, or each of a batch."""
+    return ops.transpose.call((x, -2, -1), None)
 
 
 def matmul_left(g: Any, self_spec: Any, other: Any) -> Any:
@@ -83,8 +84,8 @@ def matmul_left(g: Any, self_spec: Any, other: Any) -> Any:
         return g.unsqueeze(-1) * conj(other)
     if self_spec.ndim == 1:
         g = g.unsqueeze(-2)
-        return ops.matmul(g, _turned(conj(other))).squeeze(-2)
-    return ops.matmul(g, _turned(conj(other)))
+        return ops.matmul(g, turned(conj(other))).squeeze(-2)
+    return ops.matmul(g, turned(conj(other)))
 
 
 def matmul_right(g: Any, other_spec: Any, self: Any) -> Any:
@@ -94,8 +95,8 @@ def matmul_right(g: Any, other_spec: Any, self: Any) -> Any:
             return g * conj(self)
         return conj(self).unsqueeze(-1) * g.unsqueeze(-2)
     if other_spec.ndim == 1:
-        return ops.matmul(_turned(conj(self)), g.unsqueeze(-1)).squeeze(-1)
-    return ops.matmul(_turned(conj(self)), g)
+        return ops.matmul(turned(conj(self)), g.unsqueeze(-1)).squeeze(-1)
+    return ops.matmul(turned(conj(self)), g)
 
 
 def _samples() -> Any:
@@ -139,7 +140,8 @@ define(Entry("bmm(Tensor self, Tensor mat2)", COMPOUND, function=_ranked("bmm", 
              doc="Products of two batches of matrices."))
 
 
-def _addmm_shape(call: Any) -> Any:
+def addmm_shape(call: Any) -> Any:
+    """The shape and dtype rule of a matrix or row plus a product."""
     c, a, b = call.spec("self"), call.spec("mat1"), call.spec("mat2")
     same_dtype(call, "mat1", "mat2", "self")
     if a.ndim != 2 or b.ndim != 2:
@@ -166,17 +168,19 @@ def _addmm_shape(call: Any) -> Any:
 
 define(Entry(
     "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1)", LIBRARY,
-    shape=_addmm_shape,
+    shape=addmm_shape,
     gradient={"self": lambda g, beta: g * conj(beta),
-              "mat1": lambda g, mat2, alpha: ops.matmul(g, _turned(conj(mat2))) * conj(alpha),
-              "mat2": lambda g, mat1, alpha: ops.matmul(_turned(conj(mat1)), g) * conj(alpha)},
+              "mat1": lambda g, mat2, alpha: ops.matmul(g, turned(conj(mat2))) * conj(alpha),
+              "mat2": lambda g, mat1, alpha: ops.matmul(turned(conj(mat1)), g) * conj(alpha)},
     path="addmm", out=True, inplace=True, dtypes=("int", "float", "complex"),
     samples=samples.products(((3, 2), (3, 4), (4, 2)), ((2,), (3, 4), (4, 2), {"beta": 2}),
                              ((), (3, 4), (4, 2), {"alpha": 3, "beta": 0}),
                              ((3, 2), (3, 0), (0, 2))),
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
     doc="beta * self + alpha * (mat1 @ mat2); self is ignored where beta is 0.",
-), cpu=(_small_addmm, array_candidate("numpy addmm", products.addmm)), cuda="products.addmm")
+), cpu=(_small_addmm, array_candidate("numpy addmm", products.addmm)),
+   cuda=("library.addmm", "products.addmm"))
+
 
 
 def _linear_shape(call: Any) -> Any:
@@ -206,17 +210,17 @@ def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
     """g^T @ input, over all leading dims."""
     if weight_spec.ndim == 1:
         return (g.unsqueeze(-1) * conj(input)).reshape((-1, weight_spec.shape[0])).sum(0)
-    known = conj(input)
+    known = conj(input) if input.spec.dtype.is_complex else input
     if g.spec.ndim != 2:
         g = g.reshape((-1, weight_spec.shape[0]))
         known = known.reshape((-1, weight_spec.shape[1]))
-    return ops.matmul.call2(_turned(g), known)
+    return ops.matmul.call2(turned(g), known)
 
 
 def _input_grad(g: Any, weight: Any) -> Any:
     if weight.spec.ndim == 1:
         return g.unsqueeze(-1) * conj(weight)
-    return ops.matmul.call2(g, conj(weight))
+    return ops.matmul.call2(g, conj(weight) if weight.spec.dtype.is_complex else weight)
 
 
 def _turned_spec(spec: Any) -> Any:

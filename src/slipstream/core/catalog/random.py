@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from slipstream.core.catalog.creation import TAIL
+from slipstream.core.catalog.creation import TAIL, pinning
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.arguments import ints
@@ -284,8 +284,9 @@ def _made_like(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
 
 def creation(signature: str, function: Any, doc: str, **facts: Any) -> None:
     """An entry of a function that makes random tensors."""
-    define(Entry(signature, COMPOUND, function=function, path=signature.partition("(")[0],
-                 method=False, deterministic=False, doc=doc, **facts))
+    define(Entry(signature, COMPOUND, function=pinning(signature, function),
+                 path=signature.partition("(")[0], method=False, deterministic=False, doc=doc,
+                 **facts))
 
 
 GENERATOR = "Generator? generator=None"
@@ -391,9 +392,9 @@ def _check_std(std: Any) -> None:
         raise RuntimeError("normal expects all elements of std >= 0.0")
 
 
-define(Entry(f"normal_of(any mean=0.0, any std=1.0, any size=None, *, {GENERATOR}, {TAIL})",
-             COMPOUND, function=_normal, path="normal", method=False, deterministic=False,
-             waits="data",
+_OF = f"normal_of(any mean=0.0, any std=1.0, any size=None, *, {GENERATOR}, {TAIL})"
+define(Entry(_OF, COMPOUND, function=pinning(_OF, _normal), path="normal", method=False,
+             deterministic=False, waits="data",
              doc="Normal numbers of means and deviations: tensors, which are broadcast, or "
                  "numbers with a size.  Raises RuntimeError for a negative std."))
 

@@ -55,7 +55,8 @@ def spread(g: Any, self_spec: Any, dim: Any, keepdim: bool) -> Any:
 
 def restored(g: Any, self_spec: Any, dim: Any, keepdim: bool) -> Any:
     """A reduced value with its reduced dims again, of size one."""
-    if not keepdim and self_spec.ndim:
+    # A single value broadcasts as it is.
+    if not keepdim and self_spec.ndim and g.spec.ndim:
         dims = reduced(self_spec, dim)
         shape = [1 if i in dims else n for i, n in enumerate(self_spec.shape)]
         return g.reshape(tuple(shape))

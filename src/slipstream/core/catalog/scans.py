@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slipstream.core.catalog import checks, samples
+from slipstream.core.catalog import checks, reasons, samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
 from slipstream.core.dispatch.registry import Candidate
-from slipstream.core.kernels.cpu import scanning
+from slipstream.core.kernels.cpu import lines, scanning
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
@@ -36,6 +36,20 @@ def along(name: str, function: Any) -> Candidate:
         return shared
 
     return Candidate(name, make)
+
+
+def looped(way: int, function: Any, name: str) -> tuple[Candidate, Candidate]:
+    """The compiled loops of a scan, and the kernel over arrays for what they do not take."""
+    def refuses(call: Any) -> str:
+        sums = way in (lines.SUM, lines.PRODUCT)
+        return lines.scan_refusal(call.spec("self").dtype, _summed(call)[0][0] if sums else None)
+
+    def make(plan: Any, call: Any) -> lines.LineKernel:
+        spec = call.spec("self")
+        dim = normalize_dim(call["dim"], max(spec.ndim, 1))
+        return lines.LineKernel("cpu scan", lines.Work(way, dim), (spec, *plan.out_specs))
+
+    return Candidate("loops", make, refuses), along(name, function)
 
 
 def check_dim(call: Any) -> None:
@@ -93,13 +107,15 @@ define(Entry(
     gradient={"self": lambda g, dim: sum_slope(g, dim)}, samples=samples.rows,
     reference=lambda x, dim: np.cumsum(x, dim), inplace=True, out=True,
     doc="Running sums along dim; integers and bools give int64, in place their own dtype.",
-), cpu=along("numpy add.accumulate", scanning.accumulated(np.add)))
+), cpu=looped(lines.SUM, scanning.accumulated(np.add), "numpy add.accumulate"),
+   cuda="scans.scan")
 define(Entry(
     f"cumprod(Tensor self, {_SUM})", INDEX, shape=_summed, check=check_dim, path="cumprod",
     gradient={"self": lambda g, self, dim: prod_slope(g, self, dim)}, samples=samples.rows,
     reference=lambda x, dim: np.cumprod(x, dim), inplace=True, out=True,
     doc="Running products along dim; dtypes as for cumsum; the gradient is right at zeros.",
-), cpu=along("numpy multiply.accumulate", scanning.accumulated(np.multiply)))
+), cpu=looped(lines.PRODUCT, scanning.accumulated(np.multiply), "numpy multiply.accumulate"),
+   cuda="scans.scan")
 
 
 def _recurrence_factors(g: Any, self: Any, factors: Any, out: Any, dim: int) -> Any:
@@ -122,7 +138,7 @@ define(Entry(
               "factors": _recurrence_factors},
     dtypes=("float", "complex"),
     doc="y[i] = self[i] + factors[i] y[i + 1] along dim, from its end.",
-), cpu=along("numpy, by doubling", scanning.recurrence))
+), cpu=along("numpy, by doubling", scanning.recurrence), cuda="scans.scan")
 
 
 def _check_order(call: Any) -> None:
@@ -130,7 +146,8 @@ def _check_order(call: Any) -> None:
     check_dim(call)
 
 
-for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
+for _name, _ufunc, _way in (("cummax", np.maximum, lines.HIGHEST),
+                            ("cummin", np.minimum, lines.LOWEST)):
     define(Entry(
         f"{_name}_places(Tensor self, int dim)", INDEX, check=_check_order, path="", method=False,
         shape=lambda call: [(dtypes.int64, call.spec("self").shape),
@@ -138,7 +155,8 @@ for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
         gradient={"self": lambda grads, out, self_spec, dim: ops.scatter_add.call(
             (ops.new_zeros.call((grads[1], self_spec.shape), None), dim, out, grads[1]), None)},
         dtypes=REAL, doc="Places, then values, of the running extremum; the last of equals.",
-    ), cpu=along(f"numpy {_ufunc.__name__}.accumulate", scanning.extremes(_ufunc)))
+    ), cpu=looped(_way, scanning.extremes(_ufunc), f"numpy {_ufunc.__name__}.accumulate"),
+       cuda="scans.scan")
 
     def _running(self: Any, dim: int, name: str = _name) -> Any:
         places, values = getattr(ops, f"{name}_places").call((self, dim), None)
@@ -184,8 +202,10 @@ define(Entry(
     shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape)], inplace=False,
     out=True, gradient={"self": _log_slope}, samples=samples.rows, dtypes=("float",),
     reference=lambda x, dim: np.logaddexp.accumulate(x, dim),
+    exceptions=reasons.REAL_ONLY,
     doc="log of the running sums of exp(self) along dim, without overflow.",
-), cpu=along("numpy logaddexp.accumulate", scanning.logsumexps))
+), cpu=looped(lines.LOGSUM, scanning.logsumexps, "numpy logaddexp.accumulate"),
+   cuda="scans.scan")
 
 
 def _diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import reasons, samples
 from slipstream.core.catalog.checks import no_complex
 from slipstream.core.catalog.reductions import restored, valid_dim
 from slipstream.core.catalog.table import define
@@ -98,6 +98,7 @@ define(Entry(
     path="log_softmax", out=True, aliases=("special.log_softmax",), dtypes=("float",),
     samples=samples.rows,
     reference=lambda x, dim: np.log(softmax_reference(x, dim)),
+    exceptions=reasons.ROUNDED,
     doc="log(softmax(self, dim)) without the loss of precision; see softmax.",
 ))
 
@@ -113,5 +114,6 @@ define(Entry(
     promotion=promotion.floating, check=_check_logsumexp, path="logsumexp", out=True,
     aliases=("special.logsumexp",),
     dtypes=("bool", "int", "float"), samples=_dims, reference=logsumexp_reference,
+    exceptions=reasons.REAL_ONLY,
     doc="log(sum(exp(self), dim)) without overflow; over nothing -inf; integers become floats.",
 ))

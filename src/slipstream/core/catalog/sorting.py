@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slipstream.core.catalog import checks, samples
+from slipstream.core.catalog import checks, reasons, samples
 from slipstream.core.catalog.masks import readable
 from slipstream.core.catalog.scans import check_dim
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
 from slipstream.core.dispatch.registry import Candidate
-from slipstream.core.kernels.cpu import sorting
+from slipstream.core.kernels.cpu import lines, sorting
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
@@ -45,6 +45,14 @@ def array_kernel(name: str, function: Any, facts: Any) -> Candidate:
     return Candidate(name, make)
 
 
+def looped(work: Any, *others: Candidate) -> tuple[Candidate, ...]:
+    """The compiled loops that do ``work(call)``, and what takes the calls that they refuse."""
+    def make(plan: Any, call: Any) -> lines.LineKernel:
+        return lines.LineKernel("cpu order", work(call), (call.spec("self"), *plan.out_specs))
+
+    return (Candidate("loops", make, lambda call: lines.order_refusal(call.spec("self"))), *others)
+
+
 def _both(call: Any) -> Any:
     spec = call.spec("self")
     return [(dtypes.int64, spec.shape), (spec.dtype, spec.shape)]
@@ -65,15 +73,20 @@ define(Entry(
     "sort_places(Tensor self, int dim, bool descending)", INDEX, shape=_both, check=_check_sort,
     gradient={"self": lambda grads, out, self_spec, dim: scattered(grads[1], out, self_spec, dim)},
     path="", method=False, dtypes=REAL, doc="Places, then values, in sorted order along dim.",
-), cpu=array_kernel("numpy stable argsort", sorting.sort,
-                    lambda call: (dim_of(call), call["descending"])))
+), cpu=looped(
+    lambda call: lines.Work(lines.SORT, dim_of(call), 0, lines.DOWN * call["descending"]),
+    array_kernel("numpy stable argsort", sorting.sort,
+                 lambda call: (dim_of(call), call["descending"]))), cuda="sorting.sort")
 
 
 define(Entry(
     "sorted_values(Tensor self, int dim)", INDEX, check=_check_sort, path="", method=False,
     shape=lambda call: [(call.spec("self").dtype, call.spec("self").shape)], dtypes=REAL,
     doc="The values in sorted order along dim; without gradient.",
-), cpu=array_kernel("numpy sort", sorting.values, lambda call: (dim_of(call),)))
+), cpu=looped(
+    lambda call: lines.Work(lines.SORT, dim_of(call)),
+    array_kernel("numpy sort", sorting.values, lambda call: (dim_of(call),))),
+   cuda="sorting.values")
 
 
 def _sort(self: Any, dim: Any, descending: Any, stable: Any) -> Any:
@@ -102,12 +115,14 @@ define(Entry(
     "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None)", COMPOUND,
     function=_sort, path="sort", samples=_sort_samples, dtypes=REAL,
     reference=_sort_reference,
+    exceptions=reasons.TIES,
     doc="(values, indices) in sorted order along dim; always stable; nan counts as the largest.",
 ))
 define(Entry(
     "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False)", COMPOUND,
     function=_argsort, path="argsort", out=True, samples=_sort_samples, dtypes=REAL,
     reference=lambda *args: _sort_reference(*args)[1],
+    exceptions=reasons.TIES,
     doc="The places of the elements in sorted order along dim; always stable.",
 ))
 define(Entry("msort(Tensor self)", COMPOUND, path="msort", out=True, dtypes=REAL,
@@ -136,13 +151,23 @@ def _topk_shape(call: Any) -> Any:
     return [(dtypes.int64, shape), (spec.dtype, shape)]
 
 
+def _topk_work(call: Any) -> lines.Work:
+    """The best of a line, or a whole sort where no much smaller part is asked for."""
+    spec = call.spec("self")
+    size = spec.shape[dim_of(call)] if spec.ndim else 1
+    way = lines.SORT if call["k"] * sorting.MOST > size else lines.BEST
+    return lines.Work(way, dim_of(call), call["k"], lines.DOWN * call["largest"])
+
+
 define(Entry(
     "topk_places(Tensor self, int k, int dim, bool largest)", INDEX, shape=_topk_shape,
     check=_check_topk, path="", method=False, dtypes=REAL,
     gradient={"self": lambda grads, out, self_spec, dim: scattered(grads[1], out, self_spec, dim)},
     doc="Places, then values, of the k largest or smallest along dim, sorted.",
-), cpu=array_kernel("numpy partition", sorting.topk,
-                    lambda call: (dim_of(call), call["largest"], call["k"])))
+), cpu=looped(
+    _topk_work, array_kernel("numpy partition", sorting.topk,
+                             lambda call: (dim_of(call), call["largest"], call["k"]))),
+   cuda="sorting.topk")
 
 
 def _topk(self: Any, k: Any, dim: int, largest: bool, sorted: bool) -> Any:
@@ -159,6 +184,7 @@ define(Entry(
     "topk(Tensor self, any k, int dim=-1, bool largest=True, bool sorted=True)", COMPOUND,
     function=_topk, path="topk", dtypes=REAL, reference=_topk_reference,
     samples=samples.with_arguments(((3, 5), (2,)), ((4, 3), (3, 0, False)), ((20,), (1,))),
+    exceptions=reasons.TIES,
     doc="(values, indices) of the k largest, or smallest, along dim, sorted.",
 ))
 
@@ -189,12 +215,19 @@ def _kth_slope(grads: Any, out: Any, self_spec: Any, dim: int, keepdim: bool) ->
     return scattered(g, out, self_spec, dim)
 
 
+def _kth_work(call: Any) -> lines.Work:
+    nans = call["nans"] and call.spec("self").dtype.kind == "float"
+    return lines.Work(lines.KTH, dim_of(call), call["k"], lines.NANS * nans)
+
+
 define(Entry(
     "kth_place(Tensor self, int k, int dim, bool keepdim, bool nans)", INDEX, shape=_kth_shape,
     check=_check_kth, path="", method=False, dtypes=REAL, gradient={"self": _kth_slope},
     doc="Place, then value, of the k-th smallest along dim; nans: a nan wins.",
-), cpu=array_kernel("numpy stable argsort", sorting.kth,
-                    lambda call: (dim_of(call), call["k"], call["nans"])))
+), cpu=looped(
+    _kth_work, array_kernel("numpy partition", sorting.kth,
+                            lambda call: (dim_of(call), call["k"], call["nans"]))),
+   cuda="sorting.kth")
 
 
 def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> Any:
@@ -262,7 +295,8 @@ define(Entry(
                          call.spec("values").shape)],
     doc="For each value the place in its sorted row where it goes.",
 ), cpu=array_kernel("numpy searchsorted", sorting.searchsorted, lambda call: (
-    "right" if call["right"] else "left", call.spec("sorted_sequence").ndim == 1)))
+    "right" if call["right"] else "left", call.spec("sorted_sequence").ndim == 1)),
+   cuda="sorting.search")
 
 
 def _searched(table: Any, values: Any, sorter: Any, right: bool, narrow: bool) -> Any:

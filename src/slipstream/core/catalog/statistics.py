@@ -286,7 +286,8 @@ def _norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     if p in ("fro", None):
         p = 2
     if isinstance(p, str):
-        raise NotImplementedError(f"norm() of kind {p!r} is not there yet")
+        dims = (-2, -1) if dim is None else dim
+        return ops.matrix_norm.call((self, p, dims, keepdim), {"dtype": dtype})
     return _vector_norm(self, p, dim, keepdim, dtype)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import reasons, samples
 from slipstream.core.catalog.creation import TAIL, creation
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, Entry
@@ -119,6 +119,29 @@ def _trace(self: Any) -> Any:
 
 
 # -- new tensors ---------------------------------------------------------------------------------
+def _fill_diagonal(self: Any, value: Any, wrap: bool) -> Any:
+    """Only in place: the diagonal is every (sum of strides)-th element."""
+    spec = self.spec
+    if spec.ndim < 2:
+        raise RuntimeError("fill_diagonal_: dimensions must be larger than 1")
+    if spec.ndim > 2 and len(set(spec.shape)) > 1:
+        raise RuntimeError("fill_diagonal_: all dimensions of input must be of equal length")
+    size = min(spec.shape)
+    step = sum(spec.strides)
+    ops.fill.call_inplace((ops.strided_view.call((self, (size,), (step,), 0), None), value), None)
+    rows, columns = spec.shape[:2]
+    if wrap and spec.ndim == 2 and rows > columns + 1:
+        # After one row left out the diagonal starts again.
+        rest = ops.narrow.call((self, 0, columns + 1, rows - columns - 1), None)
+        _fill_diagonal(rest, value, wrap)
+    return self
+
+
+compound("fill_diagonal_(Tensor self, Tensor|Number value, bool wrap=False)", _fill_diagonal,
+         "Write the value on the main diagonal; with wrap again and again down a tall matrix.",
+         path="", exceptions={"samples": "it only writes in place"})
+
+
 def _eye(n: int, m: Any, *options: Any) -> Any:
     dtype, _, device, requires_grad, _ = options
     m = n if m is None else m
@@ -178,7 +201,7 @@ def _logspace(start: Any, end: Any, steps: int, base: float, *options: Any) -> A
 creation(f"linspace(any start, any end, int steps, *, {TAIL})", _linspace,
          "Numbers at equal distances from start to end, both included.",
          samples=samples.plain_arguments((0, 1, 5), (-2.5, 3, 4), (3, 3, 1), (0, 1, 0)),
-         reference=np.linspace)
+         exceptions=reasons.ROUNDED, reference=np.linspace)
 creation(f"logspace(any start, any end, int steps, float base=10.0, *, {TAIL})", _logspace,
          "Powers of the base at equal distances of their exponents.",
          samples=samples.plain_arguments((0, 1, 5), (-1, 2, 4, 2.0)),

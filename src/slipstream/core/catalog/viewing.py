@@ -14,6 +14,8 @@ from slipstream.core.dispatch.entry import COMPOUND, VIEW, Entry
 from slipstream.core.shapes import formats, views
 from slipstream.core.shapes import strides as layouts
 from slipstream.core.shapes.broadcast import reduce_dims_for
+from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.dtypes import DType
 
 
 def inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -31,7 +33,7 @@ def view_op(signature: str, geometry: Any, gradient: Any, doc: str, **facts: Any
 
 
 def _viewed(spec: Any, size: Any) -> Any:
-    return views.view(spec.shape, spec.strides, ints(size))
+    return None if isinstance(size, DType) else views.view(spec.shape, spec.strides, ints(size))
 
 
 def _squeezed(spec: Any, dim: Any) -> Any:
@@ -43,15 +45,75 @@ def _reshaped(x: Any, size: Any) -> Any:
     return np.reshape(x, size)
 
 
+def _as_dtype(self: Any, dtype: Any) -> Any:
+    if dtype is self.spec.dtype:
+        return ops.view.call((self, self.spec.shape), None)
+    return ops.view_dtype.call((self, dtype), None)
+
+
 _SHAPES = samples.with_arguments(((2, 6), ((3, -1),)), ((), ((1, 1),)), ((2, 3, 4), ((6, 4),)),
                                  ((0, 3), ((3, 0),)))
 _PERMUTED = samples.with_arguments(((2, 3, 4), ((2, 0, -2),)), ((), ((),)), ((2, 3), ((1, 0),)))
 _SWAPPED = samples.with_arguments(((2, 3, 4), (0, -1)), ((2, 3), (1, 1)), ((), (0, -1)))
 _EXPANDED = samples.with_arguments(((3, 1), ((2, -1, 4),)), ((), ((2, 3),)), ((1, 0), ((5, 0),)))
-view_op("view(Tensor self, int... size)", _viewed,
+view_op("view(Tensor self, dtype|int... size)", _viewed,
         lambda g, self_spec: g.reshape(self_spec.shape),
-        "The same elements in another shape; raises where strides do not allow it.", path="",
+        "The same elements in another shape; raises where strides do not allow it. Given a dtype, "
+        "the same bytes as such elements, outside the tape.", path="", otherwise=_as_dtype,
         samples=_SHAPES, reference=_reshaped)
+
+
+def _dtype_geometry(spec: Any, dtype: Any) -> Any:
+    return (*views.view_dtype(spec.shape, spec.strides, spec.itemsize, dtype.itemsize), dtype)
+
+
+def _real_geometry(spec: Any) -> Any:
+    if not spec.dtype.is_complex:
+        raise RuntimeError(f"view_as_real is only supported for complex tensors, not {spec!r}")
+    return (*spec.shape, 2), (*[2 * step for step in spec.strides], 1), 0, spec.dtype.to_real()
+
+
+def _complex_geometry(spec: Any) -> Any:
+    if spec.dtype.category != 2 or spec.dtype is dtypes.bfloat16 or spec.itemsize < 4:
+        raise RuntimeError("view_as_complex is only supported for float32 and float64 tensors, "
+                           f"not {spec!r}")
+    if not spec.shape or spec.shape[-1] != 2:
+        raise RuntimeError(f"Tensor must have a last dimension of size 2, not {spec!r}")
+    if spec.strides[-1] != 1 or any(step % 2 for step in spec.strides[:-1]):
+        raise RuntimeError("Tensor must have a last dimension with stride 1, and even strides "
+                           f"else, not {list(spec.strides)}\n  mend: contiguous() first")
+    wide = spec.dtype.to_complex()
+    return spec.shape[:-1], tuple([step // 2 for step in spec.strides[:-1]]), 0, wide
+
+
+def _part_geometry(spec: Any, which: int) -> Any:
+    if not spec.dtype.is_complex:
+        raise RuntimeError(f"imag is not implemented for tensors with non-complex dtypes: {spec!r}")
+    return spec.shape, tuple([2 * step for step in spec.strides]), which, spec.dtype.to_real()
+
+
+def _complex_samples() -> Any:
+    x = samples.random_array(141, 2, 3) + 1j * samples.random_array(142, 2, 3)
+    return [((x,), {}), ((x[0, 0],), {}), ((x[:0],), {})]
+
+
+define(Entry("view_dtype(Tensor self, dtype dtype)", VIEW, geometry=_dtype_geometry, path="",
+             method=False, doc="The same bytes as elements of another dtype."))
+view_op("view_as_real(Tensor self)", _real_geometry,
+        lambda g: ops.view_as_complex(g.contiguous()),
+        "A complex tensor's real and imaginary parts, as a new last dim of two.", method=False,
+        dtypes=("complex",), samples=_complex_samples,
+        reference=lambda x: np.stack([x.real, x.imag], -1))
+view_op("view_as_complex(Tensor self)", _complex_geometry,
+        lambda g: ops.view_as_real(g),
+        "A last dim of two as the real and imaginary parts of complex numbers.", method=False,
+        exceptions={"samples": "of the floats only float32 and float64 have complex dtypes"})
+view_op("complex_part(Tensor self, int which)", _part_geometry,
+        lambda g, which: g * 1j if which else g,
+        "The real (0) or imaginary (1) parts.", path="", method=False, dtypes=("complex",),
+        samples=lambda: [((*args, which), {}) for args, _ in _complex_samples()
+                         for which in (0, 1)],
+        reference=lambda x, which: x.imag if which else x.real)
 def _squeeze_reference(x: Any, dim: Any = None) -> Any:
     dims = range(x.ndim) if dim is None else [d % x.ndim for d in ints(dim)]
     return np.squeeze(x, tuple(d for d in dims if x.shape[d] == 1))
@@ -242,6 +304,23 @@ compound("flatten(Tensor self, int start_dim=0, int end_dim=-1)", _flatten,
          reference=_flatten_reference)
 compound("t(Tensor self)", _t, "A matrix transposed.", reference=np.transpose,
          samples=samples.with_arguments(((2, 3), ()), ((4,), ()), ((), ())))
+compound("conj(Tensor self)",
+         lambda self: (ops.conj_physical.call((self,), None) if self.spec.dtype.is_complex
+                       else self),
+         "The complex conjugate, in memory of its own; a real tensor itself.",
+         samples=_complex_samples, reference=np.conj)
+for _name in ("resolve_conj", "resolve_neg"):
+    compound(f"{_name}(Tensor self)", lambda self: self,
+             "The tensor itself: conjugates and negatives are always carried out.",
+             samples=_complex_samples, reference=np.positive)
+compound("real(Tensor self)",
+         lambda self: (ops.complex_part.call((self, 0), None) if self.spec.dtype.is_complex
+                       else self),
+         "The real parts, as a view; a real tensor itself.", method=False,
+         samples=_complex_samples, reference=np.real)
+compound("imag(Tensor self)", lambda self: ops.complex_part.call((self, 1), None),
+         "The imaginary parts, as a view; RuntimeError for a real tensor.", method=False,
+         dtypes=("complex",), samples=_complex_samples, reference=np.imag)
 compound("expand_as(Tensor self, Tensor other)",
          lambda self, other: ops.expand.call((self, other.spec.shape), None),
          "Expanded to the shape of other.", path="",

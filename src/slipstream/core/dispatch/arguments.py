@@ -88,7 +88,8 @@ def _type_name(value: Any) -> str:
 def _wanted(parameter: Parameter) -> str:
     names = {"Tensor|Number": "Tensor or Number", "Tensor|Static": "Tensor or Number",
              "Tensor[]": "tuple of Tensors", "Tensor...": "tuple of Tensors",
-             "int[]": "tuple of ints", "int...": "tuple of ints", "int[]?": "tuple of ints",
+             "int[]": "tuple of ints", "int...": "tuple of ints",
+             "dtype|int...": "dtype or tuple of ints", "int[]?": "tuple of ints",
              "Tensor?": "Tensor"}
     return names.get(parameter.type, parameter.type.rstrip("?"))
 
@@ -109,6 +110,7 @@ def _is_tensors(value: Any) -> bool:
 
 _CHECKS: dict[str, Any] = {
     "int": _is_int, "int[]": _is_ints, "int...": _is_ints, "Offset": _is_ints,
+    "dtype|int...": lambda v: isinstance(v, DType) or _is_ints(v),
     "bool": lambda v: isinstance(v, (bool, np.bool_, int)),
     "float": is_number, "str": lambda v: isinstance(v, str),
     "dtype": lambda v: isinstance(v, DType),

@@ -1,22 +1,10 @@
+from slipstream.core.vocab.making cimport slip_new
 from slipstream.core.vocab.records cimport (
     Backend, GradRecord, Kernel, Memory, Node, OpBase, Plan, Slots, Spec, Storage, TensorBase
 )
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.engine.tape cimport Rule, Tape
 from slipstream.core.launch.door cimport LaunchDoor
-
-cdef extern from *:
-    """
-    static PyObject* slip_no_arguments = NULL;
-    static CYTHON_INLINE PyObject* slip_new(PyObject* cls) {
-        PyTypeObject* record = (PyTypeObject*)cls;
-        if (slip_no_arguments == NULL) slip_no_arguments = PyTuple_New(0);
-        /* The record's own: a Python class may have a __new__ that takes data. */
-        while (record->tp_flags & Py_TPFLAGS_HEAPTYPE) record = record->tp_base;
-        return record->tp_new((PyTypeObject*)cls, slip_no_arguments, NULL);
-    }
-    """
-    object slip_new(object cls)
 
 cdef ModeTable modes
 cdef Tape tape
@@ -44,6 +32,12 @@ cdef class OpCore(OpBase):
     cdef public dict programs
     cdef public dict rules
     cdef public dict kernels
+    # The plan found last, and what was looked up.
+    cdef public Plan recent
+    cdef public object recent_left
+    cdef public object recent_right
+    cdef public int recent_flags
+    cdef public dict lists
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)

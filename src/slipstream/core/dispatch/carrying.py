@@ -78,6 +78,11 @@ class OpCore(OpBase):
     programs: dict[Any, Any]
     rules: dict[Any, Any]
     kernels: dict[Any, Any]
+    recent: Plan | None
+    recent_left: Any
+    recent_right: Any
+    recent_flags: int
+    lists: dict[Any, Any]
 
     def __init__(self, entry: Any, builder: Any) -> None:
         signature = parse(entry.signature)
@@ -103,6 +108,11 @@ class OpCore(OpBase):
         self.programs = {}
         self.rules = {}
         self.kernels = {}
+        self.recent = None
+        self.recent_left = None
+        self.recent_right = None
+        self.recent_flags = 0
+        self.lists = {}
 
     def __repr__(self) -> str:
         return f"<op {self.signature.text}>"

@@ -36,7 +36,13 @@ class Entry:
         `promotion`.
     gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
         parameters, ``out`` and ``<parameter>_spec``; what a formula names is what is saved.
-    geometry: for views, (spec, ...) -> (shape, strides, offset delta).
+    joint: where gradients share what they compute but are no one program: (dtype by name of each
+        input that wants one, in order; what is known by name) -> their gradients, or None where
+        the formulas shall be taken.
+    upstream: a formula over the same names whose result takes the place of ``g`` in the others:
+        what they share is computed once.
+    geometry: for views, (spec, ...) -> (shape, strides, offset delta), and the dtype where it is
+        another; the delta counts elements of the view.
     otherwise: for views whose geometry may be None: the function that then takes their place.
     shape: for kernels, (call) -> list of (dtype, shape) of the results; for formulas without
         tensor operands, (call) -> the shape of the domain.
@@ -62,6 +68,8 @@ class Entry:
     formula: Function | None = None
     promotion: Function = arithmetic
     gradient: dict[str, Function] = field(default_factory=dict)
+    joint: Function | None = None
+    upstream: Function | None = None
     geometry: Function | None = None
     otherwise: Function | None = None
     shape: Function | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from slipstream.core.dispatch.binding import binder
 from slipstream.core.dispatch.calls import Call
-from slipstream.core.dispatch.gradients import rule_for
+from slipstream.core.dispatch.gradients import parameters_of, rule_for
 from slipstream.core.dispatch.numbers import guard
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.dispatch.promotion import class_of_number
@@ -71,7 +71,7 @@ class FormulaBuilder:
         if recipe is None:
             if op.entry.check is not None:
                 op.entry.check(call)
-            recipe = _make_recipe(call, device)
+            recipe = make_recipe(call, device)
             op.recipes[binder.key(op, state, values, target, form)] = recipe
         return _bind(recipe, call, device, flags)
 
@@ -84,7 +84,8 @@ def promoted(call: Call) -> tuple[DType, DType]:
     return call.op.entry.promotion(call)
 
 
-def _make_recipe(call: Call, device: Any) -> Recipe:
+def make_recipe(call: Call, device: Any) -> Recipe:
+    """What calls have in common whatever their sizes."""
     op = call.op
     common, result = promoted(call)
     arguments = _trace_arguments(call, common)
@@ -110,9 +111,11 @@ def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
     """The traced formula and its kernel; pointwise programs are the same for every rank."""
     key = None
     if op.entry.kind == "pointwise":
+        # What the formula does not name, such as the size of what is made, leaves it as it is.
+        named = [arguments[name] for name in parameters_of(op.entry.formula) if name in arguments]
         key = (device, outputs, *[
             (value.dtype, value.cls) if isinstance(value, TensorArgument) else (type(value), value)
-            for value in arguments.values()])
+            for value in named])
         known = op.programs.get(key)
         if known is not None:
             return known

@@ -1,4 +1,3 @@
-# cython: annotation_typing=False
 """Gradients as formulas: what a rule saves, and how it runs as one plan.
 
 An entry's gradient is a formula for each differentiable parameter, over ``g`` (the gradient of
@@ -22,8 +21,11 @@ from slipstream.core.dispatch.signature import NUMBER, TENSORS
 from slipstream.core.engine.tape import Rule, SavedTensor
 from slipstream.core.fuse.symbols import NotAFormula
 from slipstream.core.vocab.dtypes import promote
-from slipstream.core.vocab.modes import ModeState, modes
-from slipstream.core.vocab.records import GradRecord, Node, TensorBase
+from slipstream.core.vocab.modes import ModeState, ModeTable, modes
+from slipstream.core.vocab.records import GradRecord, Node, Spec, TensorBase
+
+__all__ = ["FormulaRule", "ModeState", "ModeTable", "Node", "Op", "Rule", "SavedTensor", "Spec",
+           "gradient_op", "hooks", "parameters_of", "rule_for"]
 
 Formula = Callable[..., Any]
 
@@ -36,16 +38,46 @@ class Hooks:
 
 hooks = Hooks()
 
+# Where an argument of a gradient's formula comes from, if not from what the tape saved: the
+# gradient, those of all results, the result, the inputs' dtypes; from KEPT on, what it kept.
+G = -1
+GRADS = -2
+RESULT = -3
+DTYPES = -4
+KEPT = 1 << 16
+
 
 class FormulaRule(Rule):
-    """The gradient of one op for one choice of inputs that want it."""
+    """The gradient of one op for one choice of inputs that want it.
+
+    ``calls``: each formula and where its arguments come from: a place among what the tape saved,
+    `KEPT` and a place among what it kept, or one of the marks below.
+    """
+
+    op: Op
+    formulas: list[Formula]
+    calls: list[tuple[Formula, tuple[int, ...]]]
+    sources: dict[str, int]
+    program: Op | None
+    program_sources: tuple[int, ...]
+    eager: bool
+    multiple: bool
+    wanted: tuple[str, ...]
+    joint: Any
+    upstream: Any
 
     def __init__(self, op: Op, positions: tuple[int, ...]) -> None:
         super().__init__(f"{_title(op.name)}Backward0", positions)
         self.op = op
         names = op.names
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
-        wanted = {name for formula in self.formulas for name in parameters_of(formula)}
+        self.upstream = op.entry.upstream
+        shared = [] if self.upstream is None else [self.upstream]
+        # Where ``grads`` are named, a result without gradient has None there.
+        self.materializes = self.upstream is None
+        wanted = {name for formula in (*self.formulas, *shared) for name in parameters_of(formula)}
+        self.wanted = tuple([names[position] for position in positions])
+        self.joint = op.entry.joint if len(positions) > 1 else None
         self.saves_output = "out" in wanted
         tensors: list[tuple[int, bool]] = []
         others: list[tuple[int, bool]] = []
@@ -54,57 +86,114 @@ class FormulaRule(Rule):
                 others.append((place, True))
             if name in wanted:
                 (tensors if _holds_tensors(op, place) else others).append((place, False))
-        self.saves = tuple(place for place, _ in tensors)
+        self.saves = tuple([place for place, _ in tensors])
         self.keeps = tuple(others)
-        # The names by which formulas know what the tape saved and kept.
-        self.saved_names = tuple(names[place] for place in self.saves)
-        self.kept_names = tuple(f"{names[place]}_spec" if spec else names[place]
-                                for place, spec in others)
-        self.program: Op | None = None
+        self.sources = {"g": G, "grads": GRADS, "out": RESULT, "result_dtypes": DTYPES}
+        for place, position in enumerate(self.saves):
+            self.sources[names[position]] = place
+        for place, (position, spec) in enumerate(others):
+            self.sources[f"{names[position]}_spec" if spec else names[position]] = KEPT + place
+        self.calls = [(formula, self.sources_of(parameters_of(formula)))
+                      for formula in self.formulas]
+        self.program = None
+        self.program_sources = ()
         # Gradients of several results come as a list, which no formula takes.
         self.eager = _calls_ops(op, positions) or "grads" in wanted
         self.multiple = len(positions) == 1 and op.kinds[positions[0]] == TENSORS
 
+    def sources_of(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        """Where the arguments of these names come from."""
+        return tuple([self.sources[name] for name in names])
+
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs; raises RuntimeError for a saved tensor that changed."""
-        known = self._values(node, grads)
-        if create_graph or self.eager or None in grads:
-            return self._with_tensors(known)
+        if self.upstream is not None:
+            sources = self.sources_of(parameters_of(self.upstream))
+            grads = [self.upstream(*self._values(sources, node, grads)), *grads[1:]]
+        if create_graph or self.eager or _lacks(grads):
+            return self._with_tensors(node, grads)
+        if self.joint is not None:
+            dtypes = dict(zip(self.wanted, _dtypes_of(node.inputs), strict=True))
+            results = self.joint(dtypes, self._known(node, grads))
+            if results is not None:
+                return list(results)
         try:
-            return self._with_program(node, known)
+            return self._with_program(node, grads)
         except NotAFormula:
             self.eager = True
-            return self._with_tensors(known)
+            return self._with_tensors(node, grads)
 
-    def _values(self, node: Node, grads: list[Any]) -> dict[str, Any]:
-        known: dict[str, Any] = {"g": grads[0], "grads": grads}
-        for name, saved in zip(self.saved_names, node.saved or (), strict=True):
-            known[name] = _unpack(saved, node)
-        known.update(zip(self.kept_names, node.values, strict=True))
-        if self.saves_output:
-            known["out"] = node.extra.unpack(node, _record_of(node))
-        return known
+    def _value(self, source: int, node: Node, grads: list[Any]) -> Any:
+        """What a formula's argument is for this node."""
+        if source >= KEPT:
+            return node.values[source - KEPT]
+        if source >= 0:
+            return _unpack(node.saved[source], node)
+        if source == G:
+            return grads[0]
+        if source == RESULT:
+            saved: SavedTensor = node.extra
+            return saved.unpack(node, _record_of(node))
+        if source == GRADS:
+            return grads
+        return _dtypes_of(node.inputs)
 
-    def _with_tensors(self, known: dict[str, Any]) -> list[Any]:
-        results = [_call(formula, known) for formula in self.formulas]
+    def _values(self, sources: tuple[int, ...], node: Node,
+                grads: list[Any]) -> tuple[Any, ...]:
+        found: list = []
+        for source in sources:
+            found.append(self._value(source, node, grads))
+        return tuple(found)
+
+    def _with_tensors(self, node: Node, grads: list[Any]) -> list[Any]:
+        results: list = []
+        for formula, sources in self.calls:
+            results.append(formula(*self._values(sources, node, grads)))
         return list(results[0]) if self.multiple else results
 
-    def _with_program(self, node: Node, known: dict[str, Any]) -> list[Any]:
+    def _with_program(self, node: Node, grads: list[Any]) -> list[Any]:
         if self.program is None:
-            self.program = gradient_op(self, known)
-        program = self.program
-        dtypes = tuple(spec.dtype for spec in node.inputs)
-        values = [known[name] for name in program.names[:-1]]
-        values.append(dtypes)
-        state: ModeState = modes.current()
-        results = program.dispatch(state, tuple(values), None, PLAIN)
+            self._make_program(node, grads)
+        program: Op = self.program  # type: ignore[assignment]  # it was made
+        results = program.dispatch(modes.current(),
+                                   self._values(self.program_sources, node, grads), None, PLAIN)
         return list(results) if isinstance(results, tuple) else [results]
+
+    def _known(self, node: Node, grads: list[Any]) -> dict[str, Any]:
+        """Everything that a formula may ask for, by name."""
+        return {name: self._value(source, node, grads)
+                for name, source in self.sources.items() if name != "out" or self.saves_output}
+
+    def _make_program(self, node: Node, grads: list[Any]) -> None:
+        program = gradient_op(self, self._known(node, grads))
+        self.program_sources = self.sources_of(program.names)
+        self.program = program
+
+
+def _lacks(grads: list[Any]) -> bool:
+    """Whether a gradient is None; ``in`` would ask tensors whether they equal it."""
+    for grad in grads:
+        if grad is None:
+            return True
+    return False
+
+
+def _dtypes_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    found: list = []
+    spec: Spec
+    for each in inputs:
+        spec = each
+        found.append(spec.dtype)
+    return tuple(found)
 
 
 def _unpack(saved: Any, node: Node) -> Any:
+    if isinstance(saved, SavedTensor):
+        known: SavedTensor = saved
+        return known.unpack(node, None)
     if isinstance(saved, list):
         return [_unpack(each, node) for each in saved]
-    return saved.unpack(node, None) if isinstance(saved, SavedTensor) else saved
+    return saved
 
 
 def _record_of(node: Node) -> Any:
@@ -129,10 +218,6 @@ def parameters_of(formula: Formula) -> tuple[str, ...]:
 
 def _holds_tensors(op: Op, place: int) -> bool:
     return "Tensor" in op.signature.parameters[place].type
-
-
-def _call(formula: Formula, known: dict[str, Any]) -> Any:
-    return formula(**{name: known[name] for name in parameters_of(formula)})
 
 
 def _calls_ops(op: Op, positions: tuple[int, ...]) -> bool:
@@ -195,7 +280,8 @@ def _gradient_dtypes(call: Any) -> Any:
 
 def _joint(formulas: list[Formula], names: tuple[str, ...]) -> Formula:
     def joint(**known: Any) -> tuple[Any, ...]:
-        return tuple(_call(formula, known) for formula in formulas)
+        return tuple([formula(*[known[name] for name in parameters_of(formula)])
+                      for formula in formulas])
 
     parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
     joint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -23,6 +23,7 @@ cdef class Op(OpCore):
     cpdef object call_out(self, tuple args, dict kwargs, object out)
     cpdef object bind(self, tuple args, dict kwargs)
     cpdef object dispatch(self, ModeState state, object values, object target, int form)
+    cdef object _note_recent(self, Plan plan, object left, object right, int flags)
     cdef object _first_call(self, tuple key, ModeState state, tuple args)
     cdef tuple _short_key(self, ModeState state, tuple args)
     cdef tuple _key(self, ModeState state, object values, object target, int form)

@@ -77,7 +77,9 @@ def drop_plans(op: Op) -> None:
         plan.short_key = None
     op.plans.clear()
     op.binary.clear()
+    op.recent = None
     op.recipes.clear()
+    op.lists.clear()
 
 
 def forget(plan: Plan) -> None:
@@ -86,6 +88,8 @@ def forget(plan: Plan) -> None:
     op.plans.pop(plan.key, None)
     if plan.short_key is not None:
         op.binary.pop(plan.short_key, None)
+    if op.recent is plan:
+        op.recent = None
 
 
 class Op(OpCore):
@@ -152,11 +156,17 @@ class Op(OpCore):
         if x.record is not None or x.base is not None:
             if state.grad_enabled and tape.requires_grad(x):
                 flags = 1
-        key: tuple = (x.spec, flags)
-        found = self.binary.get(key)
-        if found is None:
-            return self._first_call1(key, state, a)
-        plan: Plan = found
+        plan: Plan
+        if (cython.compiled and self.recent is not None and self.recent_left is x.spec
+                and self.recent_right is None and self.recent_flags == flags):
+            plan = self.recent
+        else:
+            key: tuple = (x.spec, flags)
+            found = self.binary.get(key)
+            if found is None:
+                return self._first_call1(key, state, a)
+            plan = found
+            self._note_recent(plan, x.spec, None, flags)
         plan.used = True
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         door.submit(plan, (out, a), ())
@@ -199,11 +209,17 @@ class Op(OpCore):
                     flags += 2
         else:
             kb = type(b)
-        key: tuple = (ka, kb, flags)
-        found = self.binary.get(key)
-        if found is None or state.special:
-            return self._first_call2(key, state, a, b)
-        plan: Plan = found
+        plan: Plan
+        if (cython.compiled and self.recent is not None and self.recent_left is ka
+                and self.recent_right is kb and self.recent_flags == flags and not state.special):
+            plan = self.recent
+        else:
+            key: tuple = (ka, kb, flags)
+            found = self.binary.get(key)
+            if found is None or state.special:
+                return self._first_call2(key, state, a, b)
+            plan = found
+            self._note_recent(plan, ka, kb, flags)
         plan.used = True
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         if len(plan.operands) == 2:
@@ -215,6 +231,17 @@ class Op(OpCore):
         if flags and plan.rule is not None:
             tape.record_short(plan, (a, b), self.tails[2], out, state)
         return out
+
+    def _note_recent(self, plan: Plan, left: Any, right: Any, flags: int) -> None:
+        """The plan that was found last, compared by addresses before any key is made.
+
+        The plan holds its specs: what is compared with lives as long as it.
+        """
+        if cython.compiled:
+            self.recent = plan
+            self.recent_left = left
+            self.recent_right = right
+            self.recent_flags = flags
 
     def _first_call2(self, key: tuple[Any, ...], state: ModeState, a: Any, b: Any) -> Any:
         args: tuple = (a, b)

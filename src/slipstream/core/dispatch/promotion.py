@@ -98,6 +98,13 @@ def arithmetic(call: Any) -> tuple[DType, DType]:
     return common, common
 
 
+def power(call: Any) -> tuple[DType, DType]:
+    """As `arithmetic`, bools becoming int64, as when they meet an integer exponent."""
+    common = result_type(operands_of(call))
+    common = dtypes.int64 if common is dtypes.bool_ else common
+    return common, common
+
+
 def floating(call: Any) -> tuple[DType, DType]:
     """As `arithmetic`, integers becoming the default float dtype."""
     common = to_float(result_type(operands_of(call)))

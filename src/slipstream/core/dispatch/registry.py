@@ -60,7 +60,7 @@ def _named(kind: str, name: str) -> Candidate:
     family, _, function = name.partition(".")
     module = optional.load(f"core.kernels.{kind}.{family}")
     refuses = getattr(module, f"{function}_refuses", None)
-    title = f"{kind} {function.replace('_', ' ')}"
+    title = f"{kind} {family}.{function}"
     make = getattr(module, function)
     return Candidate(title, make) if refuses is None else Candidate(title, make, refuses)
 

@@ -4,8 +4,8 @@
 None), Tensor|Number, Tensor|Static (a number on which plans depend), Tensor[], Tensor... (also as
 separate arguments), Number (a run-time value: plans do not depend on it), Number?, Offset (integers
 that only move a view's offset: run-time values too), Generator?, and static ones, on which plans
-depend: int, int?, int[], int[]?, int... (also as separate arguments), bool, bool?, float, str,
-dtype, device, any.
+depend: int, int?, int[], int[]?, int... (also as separate arguments), dtype|int...
+(one dtype or such ints), bool, bool?, float, str, dtype, device, any.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _KINDS = {
     "Tensor[]": TENSORS, "Tensor...": TENSORS, "Number": NUMBER, "Number?": NUMBER,
     "Offset": OFFSET, "Generator?": GENERATOR, "Tensor|Static": STATIC_NUMBER,
 }
-_STATIC = ("dtype", "device", "int", "int?", "int[]", "int[]?", "int...", "bool", "bool?",
+_STATIC = ("dtype", "device", "int", "int?", "int[]", "int[]?", "int...",
+           "dtype|int...", "bool", "bool?",
            "float", "str", "str?", "dtype?", "device?", "any")
 _REQUIRED = object()
 

@@ -14,6 +14,25 @@ from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import COMPOUND, VIEW, Plan
 
 
+class Rescaled:
+    """How far a view of another dtype starts from its source; offsets count own elements."""
+
+    def __init__(self, before: int, after: int, move: int) -> None:
+        self.before = before
+        self.after = after
+        self.move = move
+
+    def __call__(self, values: Any) -> tuple[int]:
+        """The distance; RuntimeError where the source does not start at a whole element."""
+        start = values[0].offset * self.before
+        if start % self.after:
+            raise RuntimeError(f"self.storage_offset() must be divisible by "
+                               f"{self.after // self.before} to view {values[0].spec!r} as a dtype "
+                               f"of {self.after} bytes, but got {values[0].offset}\n"
+                               "  mend: clone() first")
+        return (start // self.after + self.move - values[0].offset,)
+
+
 class ViewBuilder:
     """Makes plans from an entry's geometry rule."""
 
@@ -45,12 +64,15 @@ class ViewBuilder:
             plan.binding = tuple(move for _, _, move in found)
             plan.outputs = -1
         else:
-            shape, strides, move = found
+            shape, strides, move, *other = found
+            dtype = other[0] if other else spec.dtype
             if OFFSET in op.kinds:
                 # The call says where the view starts: by how many elements each start moves it.
                 plan.steps, move = move, 0
                 plan.numbers = (op.kinds.index(OFFSET),)
-            plan.out_spec = specs.intern(spec.device, spec.dtype, tuple(shape), tuple(strides))
+            if dtype.itemsize != spec.itemsize:
+                plan.binding, move = Rescaled(spec.itemsize, dtype.itemsize, move), 0
+            plan.out_spec = specs.intern(spec.device, dtype, tuple(shape), tuple(strides))
             plan.out_specs = (plan.out_spec,)
             plan.outputs = 1
             plan.offset = move

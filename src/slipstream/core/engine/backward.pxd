@@ -1,3 +1,4 @@
+from slipstream.core.engine.tape cimport Rule, Tape
 from slipstream.core.vocab.records cimport GradRecord, Node, Spec, Storage, TensorBase
 
 cdef class Walk:
@@ -11,3 +12,15 @@ cdef class Walk:
     cpdef object visit(self, Node node)
     cpdef list step(self, Node node, list grads)
     cpdef object release(self, Node node, list results)
+
+cdef extern from *:
+    """
+    #define slip_holders(object) Py_REFCNT(object)
+    """
+    Py_ssize_t slip_holders(object held)
+
+cdef Tape tape
+cdef object accumulate_leaf(Node node, list grads, bint create_graph)
+cdef object _owned(list grads, bint create_graph)
+cdef Py_ssize_t _holders(list grads)
+cdef object _sum_to(TensorBase grad, tuple wanted)

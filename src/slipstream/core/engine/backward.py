@@ -1,23 +1,25 @@
 """The backward walk: nodes in the reverse order of their recording, each when it is complete."""
 
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
+
 from __future__ import annotations
 
-import heapq
 import sys
 from typing import Any
 
 import cython
 
 from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
+from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.engine.tape import accumulate as accumulate_rule
-from slipstream.core.engine.tape import tape
 from slipstream.core.engine.views import operations
 from slipstream.core.launch.door import door
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
 
-__all__ = ["GradRecord", "Walk", "run_backward"]
+__all__ = ["GradRecord", "Rule", "Tape", "Walk", "run_backward"]
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
          "after they have already been freed). Saved intermediate values of the graph are freed "
@@ -43,7 +45,7 @@ class Walk:
     accumulate: bool
     grads: dict[Node, list[Any]]
     expected: dict[Node, int]
-    ready: list[tuple[int, int, Node]]
+    ready: list[Node]
     wanted: dict[tuple[Node, int], Any]
     needed: set[Node] | None
 
@@ -66,8 +68,20 @@ class Walk:
         waiting[place] = grad if before is None else operations.accumulate(before, grad)
 
     def push(self, node: Node) -> None:
-        """The node has all its gradients."""
-        heapq.heappush(self.ready, (-node.sequence, id(node), node))
+        """The node has all its gradients: it takes its place in the order of sequence numbers."""
+        ready: list = self.ready
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = len(ready)
+        middle: cython.Py_ssize_t
+        other: Node
+        while low < high:
+            middle = (low + high) // 2
+            other = ready[middle]
+            if other.sequence < node.sequence:
+                low = middle + 1
+            else:
+                high = middle
+        ready.insert(low, node)
 
     def count(self, roots: list[Node]) -> None:
         """How many edges lead to each node that can be reached."""
@@ -103,7 +117,7 @@ class Walk:
     def run(self) -> None:
         """Run nodes until none is ready."""
         while self.ready:
-            self.visit(heapq.heappop(self.ready)[2])
+            self.visit(self.ready.pop())
 
     def visit(self, node: Node) -> None:
         """Run a node's hooks, note the gradients asked for, run the node.
@@ -111,7 +125,7 @@ class Walk:
         A frame of its own: what it held is let go before the next node looks whether a gradient
         is in anyone else's hands.
         """
-        grads = self.grads.pop(node, None)
+        grads: list = self.grads.pop(node, None)
         if grads is None:
             self.release(node, [])
             return
@@ -131,13 +145,17 @@ class Walk:
         """The gradients of a node's inputs."""
         if node.saved is None:
             raise RuntimeError(AGAIN)
-        rule = node.rule
+        rule: Rule = node.rule
         if len(grads) > 1 and rule.materializes and None in grads:
             grads = [_zeros(grad, spec, grads) for grad, spec in zip(grads, node.outputs,
                                                                      strict=True)]
         if node.hooks:
             grads = call_node_hooks(node.hooks, "pre", grads)
-        results = rule.apply(node, grads, self.create_graph)
+        results: list
+        if checks.nan:
+            results = _apply_noted(node, grads, self.create_graph)
+        else:
+            results = rule.apply(node, grads, self.create_graph)
         if len(results) != len(node.edges):
             raise RuntimeError(f"{rule.name} returned {len(results)} gradients for "
                                f"{len(node.edges)} inputs")
@@ -152,7 +170,8 @@ class Walk:
                 continue
             tensor = grad
             spec = node.inputs[place]
-            if tensor.spec.shape != spec.shape or tensor.spec.dtype is not spec.dtype:
+            if tensor.spec is not spec and (tensor.spec.shape != spec.shape
+                                            or tensor.spec.dtype is not spec.dtype):
                 grad = fit(grad, spec, node, place)
             fitted.append(grad)
         if checks.nan:
@@ -181,6 +200,16 @@ class Walk:
                 self.push(target)
 
 
+def _apply_noted(node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+    """Run a node's rule; an error of it says where the node was recorded."""
+    try:
+        return node.rule.apply(node, grads, create_graph)
+    except Exception as failure:
+        file, line = decode_site(node.code, node.instruction)
+        failure.add_note(f"in the backward of {node.name()}, which was recorded at {file}:{line}")
+        raise
+
+
 def _check_nan(node: Node, grads: list[Any]) -> None:
     for place, grad in enumerate(grads):
         if grad is not None and bool((grad != grad).any()):
@@ -199,16 +228,37 @@ def _zeros(grad: Any, spec: Spec, grads: list[Any]) -> Any:
 def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
     """A gradient in the shape and dtype of its input: what broadcasting repeated is summed."""
     if grad.spec.shape != spec.shape:
-        if not _reduces_to(grad.spec.shape, spec.shape):
+        known = (grad.spec.shape, spec.shape) in leading
+        if not known and not _reduces_to(grad.spec.shape, spec.shape):
             raise RuntimeError(f"Function {node.name()} returned an invalid gradient at index "
                                f"{place} - got {list(grad.spec.shape)} but expected shape "
                                f"compatible with {list(spec.shape)}")
-        grad = operations.sum_to(grad, spec.shape)
+        grad = _sum_to(grad, spec.shape)
     if grad.spec.dtype is not spec.dtype:
         if grad.spec.dtype.is_complex and not spec.dtype.is_complex:
             grad = grad.real
         grad = operations.cast(grad, spec.dtype) if grad.spec.dtype is not spec.dtype else grad
     return grad
+
+
+# (shape, wanted shape): the leading dims to sum over; None where that is not all there is to do.
+leading: dict[tuple[Any, Any], tuple[int, ...] | None] = {}
+MOST = 1024
+
+
+def _sum_to(grad: TensorBase, wanted: tuple[Any, ...]) -> Any:
+    """Sum over the dims that broadcasting repeated; the common case is looked up."""
+    shape = grad.spec.shape
+    key = (shape, wanted)
+    if key not in leading:
+        if len(leading) >= MOST:
+            leading.clear()
+        extra = len(shape) - len(wanted)
+        leading[key] = tuple(range(extra)) if extra > 0 and shape[extra:] == wanted else None
+    dims = leading[key]
+    if dims is None:
+        return operations.sum_to(grad, wanted)
+    return operations.sum.call((grad, dims), None)
 
 
 def _reduces_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -240,8 +290,11 @@ def _added(before: TensorBase, grad: TensorBase) -> TensorBase:
     return operations.accumulate.call_inplace((before, grad), None)
 
 
-def _holders(grads: list[Any]) -> tuple[int, int]:
-    return sys.getrefcount(grads[0]), sys.getrefcount(grads[0].storage)
+def _holders(grads: list[Any]) -> int:
+    tensor: TensorBase = grads[0]
+    if cython.compiled:
+        return slip_holders(tensor) + slip_holders(tensor.storage)  # noqa: F821
+    return sys.getrefcount(tensor) + sys.getrefcount(tensor.storage)
 
 
 def _probe() -> list[Any]:
@@ -260,22 +313,11 @@ def _owned(grads: list[Any], create_graph: bool) -> TensorBase:
     ``a + b`` hands one gradient to both its inputs; hooks and callers may keep theirs.
     """
     alone = _holders(grads) == ALONE
-    grad = grads[0]
+    grad: TensorBase = grads[0]
     whole = grad.base is None and grad.storage.nbytes == grad.spec.nbytes
     if not alone or not whole or grad.storage.keep is not None:
-        grad = grad.clone()
-    return grad if create_graph else tape_detached(grad)
-
-
-def tape_detached(grad: TensorBase) -> TensorBase:
-    """The gradient outside the tape, over the same memory."""
-    out = TensorBase.__new__(tape.tensor_class)
-    out.spec = grad.spec
-    out.storage = grad.storage
-    out.offset = grad.offset
-    out.record = None
-    out.base = None
-    return out
+        grad = grads[0].clone()
+    return grad if create_graph else tape.alias(grad)
 
 
 def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, create_graph: bool,
@@ -339,7 +381,7 @@ def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:
         if spec.dtype.is_complex:
             raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
                                f"got {spec!r}")
-        return operations.ones(tensor)
+        return operations.full.call((spec.shape, 1, spec.dtype, spec.device), None)
     if not isinstance(grad, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, not {type(grad).__name__}")
     if grad.spec.shape != spec.shape:
@@ -353,5 +395,3 @@ def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:
                            f"{spec.dtype.name}.")
     return grad if grad.spec.dtype is spec.dtype else operations.cast(grad, spec.dtype)
 
-
-__all__ = ["Walk", "run_backward"]

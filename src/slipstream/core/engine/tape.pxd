@@ -1,3 +1,4 @@
+from slipstream.core.vocab.making cimport slip_new
 from slipstream.core.vocab.records cimport GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.modes cimport ModeState
 
@@ -9,6 +10,8 @@ cdef class Rule:
     cdef public bint saves_output
     cdef public bint materializes
     cdef public bint follows_base
+    cpdef list apply(self, Node node, list grads, bint create_graph)
+    cpdef object free(self, Node node)
 
 cdef class SavedTensor:
     cdef public TensorBase tensor
@@ -28,6 +31,7 @@ cdef class Tape:
     cdef public object pack
     cdef public type tensor_class
     cpdef tuple edge_of(self, TensorBase tensor)
+    cpdef TensorBase alias(self, TensorBase tensor)
     cpdef bint requires_grad(self, TensorBase tensor)
     cdef Node _target(self, TensorBase tensor)
     cpdef Node record(self, Rule rule, object values, tuple outs, ModeState state)
@@ -44,6 +48,7 @@ cdef class Tape:
     cdef object _save(self, object value)
     cpdef void attach(self, Node node, tuple outs)
 
+cdef TensorBase _alias(object tensor, GradRecord record)
 cdef list _differentiated(Rule rule, object values)
 cdef tuple _specs_of(list tensors)
 cdef int _number(TensorBase tensor)

@@ -5,6 +5,9 @@ gradient formula names it.  An output that its own node saves is stored bare, wi
 and gets its history back when unpacked: no reference cycle, so memory comes back at once.
 """
 
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,7 +20,8 @@ from slipstream.core.vocab.records import GradRecord, Node, Plan, Spec, Storage,
 # Accumulators run as soon as they are ready: later than any recorded node in sequence.
 ACCUMULATOR_SEQUENCE = 2**62
 
-__all__ = ["ACCUMULATOR_SEQUENCE", "Plan", "Rule", "SavedTensor", "Spec", "Storage", "Tape", "tape"]
+__all__ = ["ACCUMULATOR_SEQUENCE", "Plan", "Rule", "SavedTensor", "Spec", "Storage", "Tape",
+           "tape"]
 
 
 class Rule:
@@ -108,10 +112,15 @@ def _alias(tensor: Any, record: GradRecord | None) -> TensorBase:
     if not isinstance(tensor, TensorBase):
         raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result "
                         f"of type {type(tensor).__name__}")
-    again: TensorBase = TensorBase.__new__(tape.tensor_class)
-    again.spec = tensor.spec
-    again.storage = tensor.storage
-    again.offset = tensor.offset
+    again: TensorBase
+    source: TensorBase = tensor
+    if cython.compiled:
+        again = slip_new(tape.tensor_class)  # noqa: F821
+    else:
+        again = TensorBase.__new__(tape.tensor_class)
+    again.spec = source.spec
+    again.storage = source.storage
+    again.offset = source.offset
     again.record = record
     return again
 
@@ -165,6 +174,10 @@ class Tape:
             return None
         record: GradRecord = tensor.record  # type: ignore[assignment]  # it wants a gradient
         return (node, record.output)
+
+    def alias(self, tensor: TensorBase) -> TensorBase:
+        """The tensor outside the tape, over the same memory."""
+        return _alias(tensor, None)
 
     def _target(self, tensor: TensorBase) -> Node | None:
         """The tensor's node, or its record if it is a leaf; None where it wants no gradient."""

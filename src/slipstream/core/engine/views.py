@@ -22,9 +22,10 @@ class Operations:
     """Ops that the engine calls; set once at import by wiring."""
 
     accumulate: Any = None
+    sum: Any = None
     sum_to: Any = None
     cast: Any = None
-    ones: Any = None
+    full: Any = None
     zeros: Any = None
     index_put: Any = None
     strided_view: Any = None
@@ -252,10 +253,10 @@ class Window:
         buffer = operations.zeros(whole, (high - low + 1,), dtype=spec.dtype)
         result = _window(buffer, spec, -low)
         result.copy_(whole)
-        # Offsets count elements of each tensor's own dtype: the real part of a complex base has
-        # twice as many.
-        ratio = spec.itemsize // self.view.spec.itemsize
-        place = self.view.offset + (-low - self.base.offset) * ratio
+        # Offsets count elements of each tensor's own dtype: those of a complex view or base are
+        # twice as long.
+        moved = (-low - self.base.offset) * spec.itemsize
+        place = self.view.offset + moved // self.view.spec.itemsize
         return result, _window(buffer, self.view.spec, place)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 from slipstream.core.kernels.cpu.arrays import array_of
 from slipstream.core.launch.door import backend_of, door
-from slipstream.core.launch.waiting import read
+from slipstream.core.launch.waiting import read, read_into
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.records import Kernel, Plan, Storage, TensorBase
@@ -33,12 +32,12 @@ class CrossingKernel(Kernel):
         if backend_of(source.spec.device).on_host:
             door.settle_storage(source.storage)
             data: Any = array_of(address_of(source), (nbytes,), (1,), dtypes.uint8.numpy)
+        elif backend_of(target.spec.device).on_host:
+            read_into(source.spec.device, address_of(target), address_of(source), nbytes, "to")
+            return
         else:
             data = read(source.spec.device, address_of(source), nbytes, "to")
-        if backend_of(target.spec.device).on_host:
-            ctypes.memmove(address_of(target), data, nbytes)
-        else:
-            backend_of(target.spec.device).write(address_of(target), data)
+        backend_of(target.spec.device).write(address_of(target), data)
 
 
 def is_pinned(storage: Storage, device: Device) -> bool:

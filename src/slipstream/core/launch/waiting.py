@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from slipstream.core.launch.door import backend_of, backends, emit
 from slipstream.core.vocab.devices import Device
@@ -31,3 +32,12 @@ def read(device: Device, address: int, nbytes: int, reason: str) -> bytes:
     data = backend.read_back(address, nbytes)
     emit("wait", reason, start, time.perf_counter_ns(), {"device": str(device)})
     return data
+
+
+def read_into(device: Device, target: int, address: int, nbytes: int, reason: str) -> None:
+    """Copy bytes of a device's memory to the host's at ``target``: `read` without a copy more."""
+    backend: Any = backend_of(device)
+    start = time.perf_counter_ns()
+    backend.read_into(target, address, nbytes)
+    if modes.listeners is not None:
+        emit("wait", reason, start, time.perf_counter_ns(), {"device": str(device)})

@@ -12,7 +12,8 @@ cdef class DeviceAllocator(StreamAllocator):
     cdef public object handle
     cdef public object route
     cdef readonly list neighbours
-    cdef readonly bint abandoned
+    cdef public bint abandoned
+    cdef public int held
     cdef readonly dict elsewhere
     cdef readonly list watchers
     cdef bint special

@@ -6,6 +6,7 @@ With one stream it is the caching allocator plus one note in the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import cython
@@ -16,7 +17,7 @@ from slipstream.core.memory.gaps import punch
 from slipstream.core.memory.history import recorder
 from slipstream.core.memory.holders import forget_frames, out_of_memory, release_pools
 from slipstream.core.memory.holders import holders as list_holders
-from slipstream.core.memory.ladder import RUNGS
+from slipstream.core.memory.ladder import RUNGS, again
 from slipstream.core.memory.ledger import Ledger
 from slipstream.core.memory.streams import StreamAllocator, default_stream
 from slipstream.core.native.driver import Driver
@@ -24,6 +25,8 @@ from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 
 __all__ = ["DeviceAllocator", "DeviceMemory", "ModeTable"]
 
+# Where a device's memory comes from when the card has no more; see `ladder.climb`.
+ALL_RUNGS = (*RUNGS[:3], release_pools, forget_frames, *RUNGS[3:])
 # Called with "allocate" or "free", the block's address and size, and the bytes asked for.
 Watcher = Callable[[str, int, int, int], Any]
 
@@ -38,6 +41,12 @@ class Plugged:
 
 
 plugged = Plugged()
+
+
+def release_owners(owner: Any, allocator: Any, nbytes: int) -> int:
+    """Rung of a pool that a graph holds: the device's own free memory goes back to the card."""
+    owner.empty_cache()
+    return again(allocator, nbytes)
 
 
 def taken_slots(shelf: Any) -> list[int]:
@@ -66,7 +75,7 @@ class DeviceAllocator(StreamAllocator):
         self.slab_granularity = GRANULE
         self.ledger = Ledger(self.keeps)
         self.error = out_of_memory
-        self.rungs: tuple[Any, ...] = (*RUNGS[:3], release_pools, forget_frames, *RUNGS[3:])
+        self.rungs: tuple[Any, ...] = ALL_RUNGS
         self.handle: Callable[[], int] = default_stream
         self.route: Callable[[int], Any] | None = None
         self.elsewhere: dict[int, tuple[Any, int, int]] = {}
@@ -74,6 +83,7 @@ class DeviceAllocator(StreamAllocator):
         self.special = False
         self.neighbours: list[DeviceAllocator] = []
         self.abandoned = False
+        self.held = 0
         if memory is None:
             self.begin()
 
@@ -161,15 +171,29 @@ class DeviceAllocator(StreamAllocator):
         """The allocators of pools on this device."""
         return list(self.neighbours)
 
+    def hold(self, owner: DeviceAllocator) -> None:
+        """A graph's replays use this memory, free or not: none of it goes back to the card."""
+        self.held += 1
+        self.abandoned = False
+        self.rungs = (partial(release_owners, owner),)
+
+    def let_loose(self) -> None:
+        """One graph less holds this memory."""
+        self.held -= 1
+        if not self.held:
+            self.rungs = ALL_RUNGS
+
     def leave_behind(self) -> None:
         """The pool of this allocator is gone: its free memory may be given back at need."""
         self.abandoned = True
 
     def release_abandoned(self) -> None:
         """Give back the free memory of pools that are gone."""
-        for memory in self.neighbours:
-            if memory.abandoned:
+        for memory in tuple(self.neighbours):
+            if memory.abandoned and not memory.held:
                 memory.empty_cache()
+                if not memory.live_bytes and not memory.pieces.held():
+                    self.neighbours.remove(memory)
 
     def holders(self) -> list[Any]:
         """Which lines hold memory, the largest first."""
@@ -215,13 +239,16 @@ class DeviceAllocator(StreamAllocator):
 
     def release_holes(self, nbytes: int) -> int:
         """Give back the memory behind holes between blocks, ``nbytes`` of it or all (0)."""
-        return punch(self, nbytes) if self.pieces.growing else 0
+        return punch(self, nbytes) if self.pieces.growing and not self.held else 0
 
     def empty_cache(self) -> None:
         """Send what is recorded, wait, and release all memory that can be."""
+        if self.held:
+            return
         if self.drain is not None:
             self.drain()
         self.settled()
+        self.release_abandoned()
         for memory in self.neighbours:
             memory.empty_cache()
         StreamAllocator.empty_cache(self)

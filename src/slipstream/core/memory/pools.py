@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from typing import Any
+import weakref
+from typing import Any, ClassVar
 
 from slipstream.core.memory.card import CHUNK, MINIMUM, DeviceMemory, round_up
 from slipstream.core.memory.device import DeviceAllocator, plugged
@@ -106,10 +107,13 @@ class Pool:
     """
 
     numbers = itertools.count(1)
+    # Those that exist, by number.
+    known: ClassVar[weakref.WeakValueDictionary[int, Pool]] = weakref.WeakValueDictionary()
 
     def __init__(self, functions: UserFunctions | None = None) -> None:
         self.functions = functions
         self.number = next(self.numbers)
+        self.known[self.number] = self
         self.scopes = 0
         self.allocators: dict[int, DeviceAllocator] = {}
 
@@ -130,6 +134,12 @@ class Pool:
         made.follow(owner)
         return made
 
+    def hold(self, owner: DeviceAllocator) -> DeviceAllocator:
+        """A graph's replays use the pool's memory on a device from here on; its allocator."""
+        memory = self.on(owner)
+        memory.hold(owner)
+        return memory
+
     def let_go(self) -> None:
         """Nobody enters the pool any more: what is not in use goes back when memory runs out.
 
@@ -137,6 +147,9 @@ class Pool:
         """
         for allocator in self.allocators.values():
             allocator.leave_behind()
+
+    def __del__(self) -> None:
+        self.let_go()
 
 
 class Routes:

@@ -7,6 +7,7 @@ from outside.  Every call that fails raises `DriverError` and changes nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,14 +52,33 @@ class DeviceProperties:
     uuid: str = ""
 
 
-class Driver:
+class Told:
+    """What only the simulated driver acts on."""
+
+    def handed_out(self, address: int, nbytes: int, requested: int) -> None:
+        """The allocator hands out a block of which ``requested`` bytes may be touched."""
+
+    def taken_back(self, address: int, nbytes: int) -> None:
+        """The allocator takes a block back: touching it is an error from here in stream order."""
+
+    def on_idle(self, look: Any) -> None:
+        """Call ``look()`` for each millisecond of virtual time in which the host is idle."""
+
+    def host_touch(self, address: int, nbytes: int, write: bool) -> None:
+        """The host is about to read or write memory that pending work may use."""
+
+
+class Driver(Told):
     """About thirty calls.  ``name`` is ``real`` or ``simulated``.
 
+    ``has_library``: whether products by cuBLASLt are there to ask for.
     ``launcher`` is the address of a C function with cuLaunchKernel's signature, which compiled
     code may call instead of `launch`; 0 where there is none.
     """
 
     name: str = ""
+    counts: Counter[str]
+    has_library: bool = True
     launcher: int = 0
     graph_launcher: int = 0
     node_setter: int = 0
@@ -239,6 +259,10 @@ class Driver:
         """registers, shared, local, constant, max_threads, binary (architecture, 90)."""
         raise NotImplementedError
 
+    def function_name(self, function: int) -> str:
+        """A kernel's name, also of a library's; empty where the driver does not tell it."""
+        raise NotImplementedError
+
     def set_dynamic_shared(self, function: int, nbytes: int) -> None:
         """Allow a kernel more dynamic shared memory than 48 KiB."""
         raise NotImplementedError
@@ -330,23 +354,10 @@ class Driver:
     def status_name(self, status: int) -> str:
         """The name of a status that a function pointer returned, without its prefix."""
         return str(status)
-    # -- what only the simulated driver acts on --
 
-    def handed_out(self, address: int, nbytes: int, requested: int) -> None:
-        """The allocator hands out a block of which ``requested`` bytes may be touched."""
-
-    def taken_back(self, address: int, nbytes: int) -> None:
-        """The allocator takes a block back: touching it is an error from here in stream order."""
-
-    def on_idle(self, look: Any) -> None:
-        """Call ``look()`` for each millisecond of virtual time in which the host is idle."""
-
-    def host_touch(self, address: int, nbytes: int, write: bool) -> None:
-        """The host is about to read or write memory that pending work may use."""
-
-    def matmul_stand_in(self, stream: int, call: Any) -> None:
-        """Run ``call()``, a stand-in for a library call, in stream order."""
-        raise NotImplementedError
+    def product_library(self) -> Any:
+        """What stands for cuBLASLt in the current context; None: the library itself."""
+        return None
 
     def statistics(self) -> dict[str, int]:
         """Counts since start, of launches, graphs, copies, allocations, waits, compilations."""

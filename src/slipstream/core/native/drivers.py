@@ -6,6 +6,13 @@ from slipstream.core.native.driver import Driver
 from slipstream.core.vocab import optional
 from slipstream.core.vocab.settings import settings
 
+# What the driver says at its start, and what to do.
+MENDS = {
+    "NO_DEVICE": "the driver finds no card: look at nvidia-smi, and at CUDA_VISIBLE_DEVICES",
+    "SYSTEM_DRIVER_MISMATCH": "the driver's parts are of two versions: restart the machine",
+    "SYSTEM_NOT_READY": "the driver's services do not run: start nvidia-fabricmanager",
+}
+
 
 class Drivers:
     """Finds the driver at its first use and keeps it; a singleton, `drivers`."""
@@ -39,8 +46,14 @@ class Drivers:
             return
         try:
             self.found = optional.load("core.native.real.driver").RealDriver()
-        except (ImportError, OSError, RuntimeError) as error:
-            self.missing = str(error)
+        except ImportError as error:
+            self.missing = ("NVIDIA's Python bindings are missing or broken "
+                            f"({error}): pip install 'slipstream[cuda]'")
+        except OSError as error:
+            self.missing = (f"the driver's library is not found ({error}): install NVIDIA's "
+                            "driver, 580 or newer")
+        except RuntimeError as error:
+            self.missing = MENDS.get(getattr(error, "code", ""), str(error))
 
 
 drivers = Drivers()

@@ -333,6 +333,36 @@ def flip(shape: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> G
     return tuple(shape), turned, delta
 
 
+def view_dtype(
+    shape: Sequence[int], strides: Sequence[int], before: int, after: int,
+) -> Geometry:
+    """The same bytes as elements of ``after`` bytes instead of ``before``; the last dim changes.
+
+    RuntimeError for 0-d tensors of another size, and where elements would not lie together.
+    """
+    if before == after:
+        return tuple(shape), tuple(strides), 0
+    if not shape:
+        raise RuntimeError("self.dim() cannot be 0 to view a tensor as a dtype of another element "
+                           f"size ({before} to {after} bytes)")
+    if strides[-1] != 1 and shape[-1] > 1:
+        raise RuntimeError("self.stride(-1) must be 1 to view a tensor as a dtype of another "
+                           f"element size, but got {strides[-1]}\n  mend: contiguous() first")
+    if before > after:
+        ratio = before // after
+        return (*shape[:-1], shape[-1] * ratio), (*[s * ratio for s in strides[:-1]], 1), 0
+    ratio = after // before
+    if shape[-1] % ratio:
+        raise RuntimeError(f"self.size(-1) must be divisible by {ratio} to view elements of "
+                           f"{before} bytes as such of {after}, but got {shape[-1]}")
+    wide = [(stride, size) for stride, size in zip(strides[:-1], shape[:-1], strict=True)
+            if size != 1]
+    if any(stride % ratio for stride, _ in wide):
+        raise RuntimeError(f"self.stride() must be divisible by {ratio} to view elements of "
+                           f"{before} bytes as such of {after}, but got {list(strides)}")
+    return (*shape[:-1], shape[-1] // ratio), (*[s // ratio for s in strides[:-1]], 1), 0
+
+
 def check_as_strided(
     shape: Sequence[int], strides: Sequence[int], offset: int, storage_numel: int,
 ) -> None:

@@ -15,6 +15,10 @@ class MixedDeviceError(RuntimeError):
     """Operands lie on several devices."""
 
 
+class LinAlgError(RuntimeError):
+    """A matrix does not allow what was asked: it is singular, or not positive."""
+
+
 class NotSupported(NotImplementedError):
     """What was asked for is known and does not exist here."""
 

@@ -23,6 +23,8 @@ class SimulatedCard:
     poison: whether fresh blocks, and shared memory, are filled with 0xff bytes.
     arrays: whether indices of shared and local arrays are checked, where the compiler can (g++).
     zero_cost: whether kernels are counted but not run: for measuring what is launched.
+    library: whether a library of products stands beside it, in cuBLASLt's place; products go to our
+        own kernels otherwise.
     peer: whether kernels of one device can touch another's memory.
     fail: for the name of a driver call, which one of these calls fails, counted from 1.
     compiler: the C++ compiler; empty for $CXX, g++, clang++ or c++, the first that is found.
@@ -36,6 +38,7 @@ class SimulatedCard:
     poison: bool = True
     arrays: bool = True
     zero_cost: bool = False
+    library: bool = False
     peer: bool = False
     fail: dict[str, int] = field(default_factory=dict)
     compiler: str = ""
@@ -89,6 +92,8 @@ class Settings:
         simulated one.  SLIPSTREAM_DRIVER.
     allow_tf32: whether float32 products may be computed in TF32; set by
         ``backends.cuda.matmul.allow_tf32``, exact by default.
+    tunable: whether the algorithms of library products are chosen by measuring; set by
+        ``cuda.tunable.enable``.  SLIPSTREAM_TUNABLE.
     memo: whether windows of launches are replayed as graphs.  SLIPSTREAM_MEMO.
     blocking: wait after every launch, so that an error shows where it was made.
         SLIPSTREAM_LAUNCH_BLOCKING.
@@ -105,6 +110,7 @@ class Settings:
     driver: str = "auto"
     memo: bool = True
     allow_tf32: bool = False
+    tunable: bool = False
     blocking: bool = False
     cache: str = ""
     user_cache: str = ""
@@ -120,6 +126,7 @@ def _from_environment() -> Settings:
         delay_seed=int(read("SLIPSTREAM_DELAY_SEED", "0")),
         driver=read("SLIPSTREAM_DRIVER", "auto"),
         memo=read("SLIPSTREAM_MEMO", "1") != "0",
+        tunable=read("SLIPSTREAM_TUNABLE", "0") not in ("", "0"),
         blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
         cache=read("SLIPSTREAM_CACHE", ""),
         user_cache=read("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"),

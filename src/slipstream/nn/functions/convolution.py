@@ -8,6 +8,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.install import adjoint_convolution
+from slipstream.nn.functions.widening import in_float32
 
 Size = int | Sequence[int]
 
@@ -62,6 +63,7 @@ def _same_padding(size: int, dilation: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
+@in_float32
 def conv3d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None, stride: Size = 1,
            padding: Any = 0, dilation: Size = 1, groups: int = 1) -> ss.Tensor:
     """Cross-correlation of volumes (N, C, D, H, W) or (C, D, H, W) with weight (O, C / groups,
@@ -211,6 +213,7 @@ def conv_transpose2d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None
                        (stride, padding, output_padding, groups, dilation))
 
 
+@in_float32
 def conv_transpose3d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None,
                      stride: Size = 1, padding: Size = 0, output_padding: Size = 0,
                      groups: int = 1, dilation: Size = 1) -> ss.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import slipstream as ss
+from slipstream.nn.functions.widening import in_float32
 
 # selu's value at minus infinity.
 SELU_LOW = -1.0507009873554805 * 1.6732632423543772
@@ -91,18 +92,29 @@ def embedding_bag(input: ss.Tensor, weight: ss.Tensor, offsets: ss.Tensor | None
         ss.nn.functional.limit_rows(weight, flat, max_norm, norm_type)
     rows = ss.embedding(weight, flat, -1 if padding_idx is None else padding_idx % weight.shape[0],
                         scale_grad_by_freq)
-    kept = ss.ones_like(flat, dtype=weight.dtype)
+    kept = ss.ones_like(flat, dtype=ss.bool)
     if padding_idx is not None:
-        kept = (flat != padding_idx % weight.shape[0]).to(weight.dtype)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.reshape(-1, 1)
+        kept = flat != padding_idx % weight.shape[0]
+    if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
+        raise RuntimeError(f"expected per_sample_weights of {weight.dtype}, the weight's type, but "
+                           f"got {per_sample_weights.dtype}")
+    return _bagged(rows, per_sample_weights, (bags, count, kept), mode)
+
+
+@in_float32
+def _bagged(rows: ss.Tensor, shares: ss.Tensor | None, bags: tuple[ss.Tensor, int, ss.Tensor],
+            mode: str) -> ss.Tensor:
+    """The sum, mean or max of the rows of each bag, of those that are kept."""
+    places, count, truths = bags
+    kept = truths.to(rows.dtype)
+    if shares is not None:
+        rows = rows * shares.reshape(-1, 1)
     if mode == "max":
-        return _largest(rows, bags, count, kept)
-    zeros = rows.new_zeros(count, weight.shape[1])
-    total = zeros.index_add(0, bags, rows * kept.unsqueeze(1))
+        return _largest(rows, places, count, kept)
+    total = rows.new_zeros(count, rows.shape[1]).index_add(0, places, rows * kept.unsqueeze(1))
     if mode == "sum":
         return total
-    each = kept.new_zeros(count).index_add(0, bags, kept).clamp(min=1)
+    each = kept.new_zeros(count).index_add(0, places, kept).clamp(min=1)
     return total / each.unsqueeze(1)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import slipstream as ss
+from slipstream.nn.functions.widening import in_float32, in_layout_of
 
 LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
@@ -115,6 +116,7 @@ def _target_sizes(input: ss.Tensor, size: Any, scale_factor: Any,
     return [math.floor(n * scale) for n, scale in zip(input.shape[2:], scales, strict=True)], scales
 
 
+@in_float32
 def interpolate(input: ss.Tensor, size: Any = None, scale_factor: Any = None,
                 mode: str = "nearest", align_corners: bool | None = None,
                 recompute_scale_factor: bool | None = None, antialias: bool = False) -> ss.Tensor:
@@ -145,7 +147,7 @@ def interpolate(input: ss.Tensor, size: Any = None, scale_factor: Any = None,
     output = input
     for dim, (count, scale) in enumerate(zip(sizes, scales, strict=True), 2):
         output = _resampled(output, dim, (count, scale), (mode, bool(align_corners)))
-    return output
+    return in_layout_of(output, input)
 
 
 def _resampled(input: ss.Tensor, dim: int, target: tuple[int, float | None],
@@ -234,7 +236,8 @@ def pixel_shuffle(input: ss.Tensor, upscale_factor: int) -> ss.Tensor:
     split = input.reshape(*lead, own, r, r, height, width)
     base = len(lead)
     turned = split.permute(*range(base), base, base + 3, base + 1, base + 4, base + 2)
-    return turned.reshape(*lead, own, height * r, width * r)
+    return turned.clone(memory_format=ss.contiguous_format).reshape(
+        *lead, own, height * r, width * r)
 
 
 def pixel_unshuffle(input: ss.Tensor, downscale_factor: int) -> ss.Tensor:
@@ -252,7 +255,8 @@ def pixel_unshuffle(input: ss.Tensor, downscale_factor: int) -> ss.Tensor:
     split = input.reshape(*lead, channels, height // r, r, width // r, r)
     base = len(lead)
     turned = split.permute(*range(base), base, base + 2, base + 4, base + 1, base + 3)
-    return turned.reshape(*lead, channels * r * r, height // r, width // r)
+    return turned.clone(memory_format=ss.contiguous_format).reshape(
+        *lead, channels * r * r, height // r, width // r)
 
 
 def channel_shuffle(input: ss.Tensor, groups: int) -> ss.Tensor:

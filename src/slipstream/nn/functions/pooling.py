@@ -8,6 +8,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.nn.functions.convolution import batched, sizes, unbatched
+from slipstream.nn.functions.widening import in_float32, in_layout_of
 
 Size = int | Sequence[int]
 
@@ -174,12 +175,13 @@ def _average_of(name: str, rank: int, input: ss.Tensor, window: tuple[Any, Any, 
     if not images.is_floating_point() and images.dtype is not ss.int64:
         raise NotImplementedError(f"\"{name}\" not implemented for '{images.dtype}'")
     wide = images if images.is_floating_point() else images.double()
-    output = _average(name, wide, list(zip(*given, strict=True)), facts)
+    output = in_layout_of(_average(name, wide, list(zip(*given, strict=True)), facts), images)
     if not images.is_floating_point():
         output = output.trunc().to(images.dtype)
     return unbatched(output, had_batch)
 
 
+@in_float32
 def avg_pool1d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
                ceil_mode: bool = False, count_include_pad: bool = True) -> ss.Tensor:
     """The average of each window of rows (N, C, L) or (C, L)."""
@@ -187,6 +189,7 @@ def avg_pool1d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding:
                        (ceil_mode, count_include_pad, None))
 
 
+@in_float32
 def avg_pool2d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
                ceil_mode: bool = False, count_include_pad: bool = True,
                divisor_override: int | None = None) -> ss.Tensor:
@@ -195,6 +198,7 @@ def avg_pool2d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding:
                        (ceil_mode, count_include_pad, divisor_override))
 
 
+@in_float32
 def avg_pool3d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
                ceil_mode: bool = False, count_include_pad: bool = True,
                divisor_override: int | None = None) -> ss.Tensor:

@@ -9,7 +9,7 @@ import slipstream as ss
 from slipstream.nn.modules.hooks import Hooks, call_with_hooks
 from slipstream.nn.modules.registry import typename
 from slipstream.nn.parameter import Parameter
-from slipstream.utils.gradients import clear_gradient
+from slipstream.utils.gradients import clear_gradients
 from slipstream.utils.hooks import HookTable
 
 Self = TypeVar("Self", bound="Module")
@@ -84,8 +84,7 @@ class Module(Hooks):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zero."""
-        for parameter in self.parameters():
-            clear_gradient(parameter, set_to_none)
+        clear_gradients(self.parameters(), set_to_none)
 
     # Conversion.
 

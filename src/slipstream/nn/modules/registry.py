@@ -8,6 +8,7 @@ import slipstream as ss
 from slipstream.nn.parameter import Parameter
 
 Tables = dict[str, Any]
+NONE: Tables = {}
 
 
 class Registry:
@@ -23,9 +24,12 @@ class Registry:
     _non_persistent_buffers_set: set[str]
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for what is no ordinary attribute.
+        # Called only for what is no ordinary attribute; parameters are what forward asks for.
         attributes = self.__dict__
-        for table in ("_parameters", "_buffers", "_modules"):
+        parameters = attributes.get("_parameters", NONE)
+        if name in parameters:
+            return parameters[name]
+        for table in ("_buffers", "_modules"):
             if table in attributes and name in attributes[table]:
                 return attributes[table][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")

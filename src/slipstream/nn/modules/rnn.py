@@ -10,7 +10,9 @@ from typing import Any
 import slipstream as ss
 from slipstream.nn import functional, init
 from slipstream.nn.modules.module import Module
+from slipstream.nn.modules.stepping import walk_packed, walk_padded
 from slipstream.nn.parameter import Parameter
+from slipstream.nn.utils.rnn import PackedSequence
 
 # One step: the input's part of the gates, the state, the weights on the state -> the new state.
 Step = Callable[..., tuple[ss.Tensor, ...]]
@@ -45,7 +47,8 @@ def gru_step(given: ss.Tensor, state: Any, weight: ss.Tensor, bias: Any) -> tupl
 class RNNBase(Module):
     """Layers of steps over time, in one direction or both.
 
-    Input (L, N, in), (N, L, in) with ``batch_first``, or (L, in).
+    Input (L, N, in), (N, L, in) with ``batch_first``, (L, in), or a PackedSequence, which is then
+    what the outputs come as.
     """
 
     gates = 1
@@ -110,67 +113,89 @@ class RNNBase(Module):
     def _step(self) -> Step:
         raise NotImplementedError
 
-    def _first_state(self, given: Any, like: ss.Tensor, single: bool) -> tuple[ss.Tensor, ...]:
+    def _first_state(self, given: Any, like: ss.Tensor, batch: int) -> tuple[ss.Tensor, ...]:
         """The given state, or zeros: one tensor (layers * directions, N, width) for each part."""
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[:self.states]
         count = self.num_layers * self._directions
         if given is None:
-            return tuple([like.new_zeros(count, like.shape[1], width) for width in widths])
-        parts = (given,) if isinstance(given, ss.Tensor) else tuple(given)
-        parts = tuple([part.unsqueeze(1) for part in parts]) if single else parts
-        for part, width in zip(parts, widths, strict=True):
-            wanted = (count, like.shape[1], width)
+            return tuple([like.new_zeros(count, batch, width) for width in widths])
+        for part, width in zip(given, widths, strict=True):
+            wanted = (count, batch, width)
             if tuple(part.shape) != wanted:
                 raise RuntimeError(f"Expected hidden size {wanted}, got {list(part.shape)}")
-        return parts
+        return given
 
-    def _run(self, input: ss.Tensor, hx: Any) -> tuple[ss.Tensor, tuple[ss.Tensor, ...]]:
+    def _check_width(self, data: ss.Tensor) -> None:
+        if data.shape[-1] != self.input_size:
+            raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
+                               f"{self.input_size}, got {data.shape[-1]}")
+
+    def _run(self, input: Any, hx: Any) -> tuple[Any, tuple[ss.Tensor, ...]]:
+        given = (hx,) if isinstance(hx, ss.Tensor) else hx if hx is None else tuple(hx)
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, given)
         if input.ndim not in (2, 3):
             raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got "
                              f"{input.ndim}D instead")
-        if input.shape[-1] != self.input_size:
-            raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
-                               f"{self.input_size}, got {input.shape[-1]}")
+        self._check_width(input)
         single = input.ndim == 2
         x = input.unsqueeze(1) if single else input
         x = x.transpose(0, 1) if self.batch_first and not single else x
-        starts = self._first_state(hx, x, single)
-        ends: list[tuple[ss.Tensor, ...]] = []
-        for layer in range(self.num_layers):
-            if layer and self.dropout:
-                x = functional.dropout(x, self.dropout, self.training)
-            x = self._layer(x, layer, starts, ends)
-        state = tuple([ss.stack(parts) for parts in zip(*ends, strict=True)])
+        if single and given is not None:
+            given = tuple([part.unsqueeze(1) for part in given])
+        x, state = self._layers(x, self._first_state(given, x, x.shape[1]), None)
         if single:
             return x.squeeze(1), tuple([part.squeeze(1) for part in state])
         return (x.transpose(0, 1) if self.batch_first else x), state
 
-    def _layer(self, x: ss.Tensor, layer: int, starts: Any, ends: list[Any]) -> ss.Tensor:
-        """Both directions of a layer; their last states go to ``ends``."""
-        outputs = []
-        for direction, tail in enumerate(self._tails(layer)):
-            place = layer * self._directions + direction
-            state = tuple([part[place] for part in starts])
-            found, state = self._direction(x.flip(0) if direction else x, tail, state)
-            outputs.append(found.flip(0) if direction else found)
-            ends.append(state)
-        return outputs[0] if len(outputs) == 1 else ss.cat(outputs, -1)
+    def _run_packed(self, input: PackedSequence, given: Any) -> tuple[Any, tuple[ss.Tensor, ...]]:
+        data, batch_sizes, order, back = input
+        if data.ndim != 2:
+            raise RuntimeError(f"input must have 2 dimensions, got {data.ndim}")
+        self._check_width(data)
+        sizes = batch_sizes.tolist()
+        if given is not None and order is not None:
+            given = tuple([part.index_select(1, order) for part in given])
+        x, state = self._layers(data, self._first_state(given, data, sizes[0]), sizes)
+        if back is not None:
+            state = tuple([part.index_select(1, back) for part in state])
+        return PackedSequence(x, batch_sizes, order, back), state
 
-    def _direction(self, x: ss.Tensor, tail: str,
-                   state: tuple[ss.Tensor, ...]) -> tuple[ss.Tensor, tuple[ss.Tensor, ...]]:
+    def _layers(self, x: ss.Tensor, starts: tuple[ss.Tensor, ...],
+                sizes: list[int] | None) -> tuple[ss.Tensor, tuple[ss.Tensor, ...]]:
+        ends: list[tuple[ss.Tensor, ...]] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = functional.dropout(x, self.dropout, self.training)
+            outputs = []
+            for direction, tail in enumerate(self._tails(layer)):
+                place = layer * self._directions + direction
+                first = tuple([part[place] for part in starts])
+                found, state = self._direction(x, tail, first, sizes)
+                outputs.append(found)
+                ends.append(state)
+            x = outputs[0] if len(outputs) == 1 else ss.cat(outputs, -1)
+        return x, tuple([ss.stack(parts) for parts in zip(*ends, strict=True)])
+
+    def _direction(self, x: ss.Tensor, tail: str, state: tuple[ss.Tensor, ...],
+                   sizes: list[int] | None) -> tuple[ss.Tensor, tuple[ss.Tensor, ...]]:
         step = self._step()
         named = self._parameters
         # The input's part of the gates is one product for all times.
         given = ss.linear(x, named[f"weight_ih{tail}"], named.get(f"bias_ih{tail}"))
         weight, bias = named[f"weight_hh{tail}"], named.get(f"bias_hh{tail}")
         projection = named.get(f"weight_hr{tail}")
-        outputs = []
-        for part in given.unbind(0):
+
+        def advance(part: ss.Tensor, state: tuple[ss.Tensor, ...]) -> tuple[ss.Tensor, ...]:
             state = step(part, state, weight, bias)
-            if projection is not None:
-                state = (ss.linear(state[0], projection), *state[1:])
-            outputs.append(state[0])
-        return ss.stack(outputs), state
+            if projection is None:
+                return state
+            return ss.linear(state[0], projection), *state[1:]
+
+        backwards = tail.endswith("_reverse")
+        if sizes is None:
+            return walk_padded(given, state, advance, backwards)
+        return walk_packed(given, state, advance, backwards, sizes)
 
     def extra_repr(self) -> str:
         """What the printed module says of its options."""

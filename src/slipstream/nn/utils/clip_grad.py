@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import slipstream as ss
+from slipstream.core.api.lists import norm_and_factor
 
 Tensors: TypeAlias = ss.Tensor | Iterable[ss.Tensor]
 
@@ -132,6 +133,12 @@ def clip_grad_norm_(parameters: Tensors, max_norm: float, norm_type: float = 2.0
     if not found:
         return ss.tensor(0.0)
     with ss.no_grad():
+        known = norm_and_factor(found, norm_type, float(max_norm))
+        if known is not None:
+            if error_if_nonfinite:
+                require_finite(known[1][1], norm_type)
+            ss._foreach_mul_(found, known[1][0])
+            return known[0]
         norm = total_norm(found, norm_type)
         if error_if_nonfinite:
             require_finite(norm.relative, norm_type)
@@ -148,6 +155,9 @@ def clip_grads_with_norm_(parameters: Tensors, max_norm: float, total_norm: ss.T
 
 def _scale_down(tensors: list[ss.Tensor], factor: ss.Tensor) -> None:
     factor = ss.where(factor > 1, ss.ones_like(factor), factor)
+    if tensors and all(tensor.device == factor.device for tensor in tensors):
+        ss._foreach_mul_(tensors, factor)
+        return
     for tensor in tensors:
         tensor.mul_(factor.to(tensor.device))
 

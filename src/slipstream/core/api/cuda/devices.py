@@ -134,7 +134,8 @@ def driver_stats(device: Any = None) -> dict[str, int]:
     """The driver's own counts since start.
 
     kernel_launches, graph_launches, graph_kernel_nodes (kernels inside launched graphs),
-    node_updates, captures, copies, allocations, synchronizations and others.
+    node_updates, captures, copies, allocations, synchronizations, compilations,
+    library_questions (to cuBLASLt's heuristics) and others.
     """
     counts = drivers.current().statistics()
     for each in backends.values():

@@ -334,10 +334,6 @@ class MemPool:
         return [segment for memory in self.pool.allocators.values()
                 for segment in history.Map(memory, self.id).segments()]
 
-    def __del__(self) -> None:
-        if hasattr(self, "pool"):
-            self.pool.let_go()
-
 
 @contextmanager
 def use_mem_pool(pool: MemPool, device: Any = None) -> Iterator[None]:

@@ -64,14 +64,12 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all work submitted so far is done."""
-        self.backend.enter()
-        self.queue.drain()
-        done: bool = self.backend.driver.query_stream(self.queue.stream)
+        done: bool = self.backend.edges.queue_done(self.queue)
         return done
 
     def synchronize(self) -> None:
         """Wait until all work submitted so far is done."""
-        self.backend.wait_queue(self.queue)
+        self.backend.edges.wait_queue(self.queue)
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event (a new one where none is given) that stands for the work so far."""
@@ -218,7 +216,7 @@ class Event:
         if self.backend is not None and self.backend is not stream.backend:
             raise RuntimeError(f"event of {self.device} recorded on a stream of {stream.device}")
         self.backend = stream.backend
-        self.handle, self.place = self.backend.record_event(
+        self.handle, self.place = self.backend.edges.record_event(
             stream.queue, self.handle, self.enable_timing, self.blocking)
 
     def wait(self, stream: Stream | None = None) -> None:
@@ -226,20 +224,19 @@ class Event:
         if self.backend is None:
             return
         stream = current_stream() if stream is None else stream
-        stream.backend.order_after(stream.queue, self.handle, self.place)
+        stream.backend.edges.order_after(stream.queue, self.handle, self.place)
 
     def query(self) -> bool:
         """Whether the work before the event is done (True where it was never recorded)."""
         if self.backend is None:
             return True
-        self.backend.enter()
-        done: bool = self.backend.driver.query_event(self.handle)
+        done: bool = self.backend.edges.event_done(self.handle, self.place)
         return done
 
     def synchronize(self) -> None:
         """Wait until the work before the event is done."""
         if self.backend is not None:
-            self.backend.wait_event(self.handle, self.place)
+            self.backend.edges.wait_event(self.handle, self.place)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds between this event and a later one.
@@ -256,7 +253,7 @@ class Event:
 
     def __del__(self) -> None:
         if self.handle and self.backend is not None:
-            self.backend.forget_event(self.handle)
+            self.backend.edges.forget_event(self.handle)
 
     def __repr__(self) -> str:
         return "<slipstream.cuda.Event>" if self.handle else "<slipstream.cuda.Event uninitialized>"

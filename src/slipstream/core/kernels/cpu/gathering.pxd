@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t
 
+from slipstream.core.kernels.cpu.machine cimport pool
+
 
 cdef extern from *:
     """
@@ -7,6 +9,13 @@ cdef extern from *:
     #include <string.h>
 
     enum { SLIP_DIMS = 64, SLIP_BUFFER = 256, SLIP_TILE = 32, SLIP_AHEAD = 8 };
+    #if defined(__GNUC__) && !defined(__clang__)
+    #define SLIP_VECTORS __attribute__((optimize("O3")))
+    #else
+    #define SLIP_VECTORS
+    #endif
+    enum { SLIP_PARTS = 256 };
+    typedef void (*slip_run_parts)(void (*)(void *, int64_t), void *, int64_t, int);
     /* Words of a packed binding; shape, strides (in bytes) and indices follow the head. */
     enum { SLIP_NDIM, SLIP_COUNT, SLIP_ADDS, SLIP_TARGET_SIDE, SLIP_TYPE, SLIP_WAY, SLIP_HEAD };
     /* Ways through the innermost dims. */
@@ -158,6 +167,39 @@ cdef extern from *:
         }
         return n;
     }
+    /* One index of 8 bytes, elements of 4 or 8: found and moved in one go.  Returns how many were
+       done before the first bad index, or -1 where this way does not fit. */
+    #define SLIP_ONCE(T, PLACE, BODY) \\
+        for (; i < n; i++, p += stride, t += ts, s += ss) { \\
+            const int64_t x = *(const slip_i8 *)p; \\
+            if ((uint64_t)x >= size) return i; \\
+            T *a = (T *)(PLACE ? t + x * step : t); \\
+            const T *b = (const T *)(PLACE ? s : s + x * step); \\
+            BODY; \\
+        }
+    static int64_t slip_once(const int64_t *plan, char *t, const char *s, const char *p) {
+        const int64_t *shape = plan + SLIP_HEAD, ndim = plan[SLIP_NDIM], n = shape[ndim - 1];
+        const int64_t *index = shape + 3 * ndim, ts = shape[2 * ndim - 1], ss = shape[3 * ndim - 1];
+        const int64_t step = index[SLIP_STEP], stride = index[SLIP_STRIDES + ndim - 1];
+        const int64_t type = plan[SLIP_TYPE];
+        const uint64_t size = (uint64_t)index[SLIP_SIZE];
+        const int side = (int)plan[SLIP_TARGET_SIDE];
+        int64_t i = 0;
+        if (plan[SLIP_COUNT] != 1 || index[SLIP_WIDTH] != 8 || index[SLIP_WRAPS]) return -1;
+        if (plan[SLIP_ADDS]) {
+            if (type == 8 && side) SLIP_ONCE(slip_f4, 1, *a += *b)
+            else if (type == 9 && side) SLIP_ONCE(slip_f8, 1, *a += *b)
+            else if (type == 5 && side) SLIP_ONCE(slip_8, 1, *a += *b)
+            else return -1;
+        } else if (type == 4) {
+            if (side) SLIP_ONCE(slip_4, 1, *a = *b)
+            else SLIP_ONCE(slip_4, 0, *a = *b)
+        } else if (type == 8) {
+            if (side) SLIP_ONCE(slip_8, 1, *a = *b)
+            else SLIP_ONCE(slip_8, 0, *a = *b)
+        } else return -1;
+        return n;
+    }
     /* The last dim; returns the number of elements done, all where every index was good. */
     static int64_t slip_elements(const int64_t *plan, char *t, char *s, char *const *at,
                                  int64_t *which) {
@@ -166,6 +208,11 @@ cdef extern from *:
         if (!plan[SLIP_COUNT]) {
             slip_row(plan, t, s, ts, ss, n, NULL);
             return n;
+        }
+        int64_t once = slip_once(plan, t, s, at[0]);
+        if (once >= 0) {
+            *which = 0;
+            return once;
         }
         for (int64_t start = 0; start < n; start += SLIP_BUFFER) {
             int64_t wanted = n - start < SLIP_BUFFER ? n - start : SLIP_BUFFER;
@@ -248,6 +295,17 @@ cdef extern from *:
         return -1;
     }
 
+    /* Whether n neighbours are all in [0, size), or with wraps in [-size, size). */
+    SLIP_VECTORS static int slip_all_good(const int64_t *index, const char *p, int64_t n) {
+        const int64_t size = index[SLIP_SIZE], low = index[SLIP_WRAPS] ? size : 0;
+        int64_t good = -1;
+        /* The sign of (x - size) has to be set, that of (x + low) not. */
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t x = ((const slip_i8 *)p)[i];
+            good &= (x - size) & ~(x + low);
+        }
+        return good < 0;
+    }
     /* The first bad index of a walk, as slip_gather tells it; nothing is moved. */
     static int64_t slip_check(const void *packed, char **at) {
         const int64_t *plan = (const int64_t *)packed;
@@ -260,7 +318,12 @@ cdef extern from *:
         for (int64_t k = 0; k < count + 2; k++)
             strides[k] = k < 2 ? shape + (k + 1) * ndim
                                : index + (k - 2) * (SLIP_STRIDES + ndim) + SLIP_STRIDES;
+        const int dense = count == 1 && index[SLIP_WIDTH] == 8 && index[SLIP_STRIDES + last] == 8;
         do {
+            if (dense && slip_all_good(index, at[2], n)) {
+                done += n * inner;
+                continue;
+            }
             for (int64_t start = 0; start < n; start += SLIP_BUFFER) {
                 int64_t wanted = n - start < SLIP_BUFFER ? n - start : SLIP_BUFFER;
                 int64_t good = slip_shifts(plan, last, at + 2, start, wanted, shift, &which);
@@ -268,6 +331,54 @@ cdef extern from *:
             }
             done += n * inner;
         } while (slip_advance(counters, shape, last, ndim, strides, at, count + 2));
+        return -1;
+    }
+
+    /* A walk in parts along its first dim, which run beside each other: no two parts write to one
+       place where that dim moves the target. */
+    enum { SLIP_WORDS = 512, SLIP_FEW = 16 };
+    typedef struct {
+        const int64_t *plan;
+        char *const *at;
+        int64_t words, each, inner;
+        int checks;
+        int64_t bad[SLIP_PARTS];
+    } slip_parted;
+
+    static void slip_part(void *context, int64_t number) {
+        slip_parted *work = context;
+        const int64_t *plan = work->plan, ndim = plan[SLIP_NDIM], count = plan[SLIP_COUNT];
+        const int64_t *shape = plan + SLIP_HEAD, start = number * work->each;
+        int64_t own[SLIP_WORDS];
+        char *at[SLIP_FEW + 2];
+        memcpy(own, plan, (size_t)work->words * sizeof *own);
+        if (own[SLIP_HEAD] - start < work->each) own[SLIP_HEAD] -= start;
+        else own[SLIP_HEAD] = work->each;
+        for (int64_t k = 0; k < count + 2; k++) {
+            const int64_t *stride = k < 2 ? shape + (k + 1) * ndim
+                : shape + 3 * ndim + (k - 2) * (SLIP_STRIDES + ndim) + SLIP_STRIDES;
+            at[k] = work->at[k] + start * stride[0];
+        }
+        const int64_t bad = work->checks ? slip_check(own, at) : slip_gather(own, at);
+        work->bad[number] = bad < 0 ? -1 : bad + start * work->inner * count;
+    }
+
+    static int64_t slip_walk(const void *packed, char **at, int checks, size_t tasks,
+                             int threads) {
+        const int64_t *plan = packed, ndim = plan[SLIP_NDIM], count = plan[SLIP_COUNT];
+        const int64_t *shape = plan + SLIP_HEAD;
+        slip_parted work = {plan, at, SLIP_HEAD + 3 * ndim + count * (SLIP_STRIDES + ndim), 0, 1,
+                            checks, {0}};
+        int64_t parts = 4 * threads < SLIP_PARTS ? 4 * threads : SLIP_PARTS;
+        if (threads <= 1 || shape[0] < 2 || work.words > SLIP_WORDS || count > SLIP_FEW
+                || (!checks && shape[ndim] == 0))
+            return checks ? slip_check(packed, at) : slip_gather(packed, at);
+        work.each = (shape[0] + parts - 1) / parts;
+        parts = (shape[0] + work.each - 1) / work.each;
+        for (int64_t d = 1; d < ndim; d++) work.inner *= shape[d];
+        ((slip_run_parts)tasks)(slip_part, &work, parts, threads);
+        for (int64_t k = 0; k < parts; k++)
+            if (work.bad[k] >= 0) return work.bad[k];
         return -1;
     }
 
@@ -336,6 +447,8 @@ cdef extern from *:
     """
     int64_t slip_gather(const void *packed, char **at) noexcept nogil
     int64_t slip_check(const void *packed, char **at) noexcept nogil
+    int64_t slip_walk(const void *packed, char **at, int checks, size_t tasks,
+                      int threads) noexcept nogil
     int64_t slip_mask(int what, const void *packed, char **at, char *dense, int64_t row,
                       int64_t column) noexcept nogil
 

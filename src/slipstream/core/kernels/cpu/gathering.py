@@ -170,8 +170,10 @@ class Gathering:
             if binding.numel < SMALL:
                 return slip_gather(plan, at)
             bad: cython.Py_ssize_t
+            tasks: cython.size_t = pool.parallel
+            threads: cython.int = pool.threads
             with cython.nogil:
-                bad = slip_gather(plan, at)
+                bad = slip_walk(plan, at, 0, tasks, threads)
             return bad
         else:  # noqa: RET505 - Cython compiles one branch only
             return gathering_arrays.run(binding, target, source, indices)
@@ -192,8 +194,10 @@ class Gathering:
             bad: cython.Py_ssize_t
             if binding.numel < SMALL:
                 return slip_check(plan, at)
+            tasks: cython.size_t = pool.parallel
+            threads: cython.int = pool.threads
             with cython.nogil:
-                bad = slip_check(plan, at)
+                bad = slip_walk(plan, at, 1, tasks, threads)
             return bad
         else:  # noqa: RET505 - Cython compiles one branch only
             return gathering_arrays.resolve(binding.shape, binding.indices, indices)[1]

@@ -80,6 +80,10 @@ static void $name(int64_t n, void *dst, const void *src, int64_t stride) {
     if (stride == 1) {
         SLIP_INDEPENDENT
         for (int64_t i = 0; i < n; i++) { const $stored x = s[i]; r[i] = $value; }
+    } else if (stride == 0 && n > 0) {
+        const $stored x = s[0];
+        const $memory same = $value;
+        for (int64_t i = 0; i < n; i++) r[i] = same;
     } else {
         SLIP_INDEPENDENT
         for (int64_t i = 0; i < n; i++) { const $stored x = s[i * stride]; r[i] = $value; }

@@ -58,6 +58,7 @@ cdef extern from "runner.h":
     int slip_run(const slip_code*, const slip_layout*, const size_t*, const void*, int) nogil
     bint slip_run_direct(const slip_layout*, const size_t*) nogil
     int slip_started()
+    size_t slip_parallel_address "(size_t)slip_parallel"
     void slip_put_bool(char*, bint)
     void slip_put_int(char*, unsigned long long)
     void slip_put_float(char*, int, double, double)
@@ -93,6 +94,7 @@ cdef dict reductions
 
 cdef class Workers:
     cdef public int threads
+    cdef public size_t parallel
     cpdef int started(self)
 
 

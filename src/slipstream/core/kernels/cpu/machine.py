@@ -47,6 +47,8 @@ class Workers:
 
     def __init__(self) -> None:
         self.threads = _processors()
+        # Where the C function lies that hands tasks to the pool: other modules call it there.
+        self.parallel = slip_parallel_address if cython.compiled else 0
 
     def started(self) -> int:
         """How many threads have been started beside the callers' own: none before a large run."""

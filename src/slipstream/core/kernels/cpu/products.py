@@ -53,6 +53,22 @@ def addmm(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan:
         outputs[0][...] = product + _wide(c) * np.asarray(beta, product.dtype)
 
 
+def addmm_activated(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...],
+                    plan: Any) -> None:
+    """The activation of c + a @ b, rounded once; what it is taken of goes before it if wanted."""
+    c, a, b = inputs
+    (use_gelu,) = plan.statics
+    _set_threads(a, outputs[0])
+    total = np.matmul(_wide(a), _wide(b)) + _wide(c)
+    if len(outputs) == 2:
+        outputs[0][...] = total
+    if use_gelu:
+        inner = 0.7978845608028654 * (total + 0.044715 * total * total * total)
+        outputs[-1][...] = 0.5 * total * (1 + np.tanh(inner))
+    else:
+        outputs[-1][...] = np.maximum(total, 0)
+
+
 def linear(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
     """out = a @ weight^T (+ bias)."""
     a, weight = inputs[:2]

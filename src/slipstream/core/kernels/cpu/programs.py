@@ -72,10 +72,12 @@ class ProgramKernel(Kernel):
                 place += 1
             machine.run(binding, addresses, numbers)
             return
-        bound = plan.binding
+        self.evaluate(plan.binding, [_address(each) for each in operands], numbers)
+
+    def evaluate(self, bound: Any, addresses: list[int], numbers: tuple[Any, ...]) -> None:
+        """Uncompiled: run the program at addresses."""
         arrays = []
-        for operand, views in zip(operands, bound.views, strict=True):
-            address = operand.storage.address + operand.offset * operand.spec.itemsize
+        for address, views in zip(addresses, bound.views, strict=True):
             array = views.get(address)
             arrays.append(bound.array(views, address) if array is None else array)
         evaluate(self.program, arrays[:bound.outputs], arrays[bound.outputs:], numbers,

@@ -66,7 +66,9 @@ def extremes(function: np.ufunc) -> Any:
         index = np.arange(source.shape[dim]).reshape(shape)
         places[...] = np.maximum.accumulate(np.where(hits, index, 0), axis=dim).reshape(
             places.shape)
-        values[...] = running.reshape(values.shape)
+        # The element itself: a zero keeps its sign.
+        found = np.take_along_axis(_axis(inputs[0], dim), places.reshape(source.shape), dim)
+        values[...] = found.reshape(values.shape)
 
     return run
 

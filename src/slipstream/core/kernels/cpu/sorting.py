@@ -46,7 +46,7 @@ def sort(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: 
 def values(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:
     """The values in sorted order, without their places."""
     source = rows(inputs[0], plan.statics[0])
-    rows(outputs[0], plan.statics[0])[...] = np.sort(comparable(source), -1)
+    rows(outputs[0], plan.statics[0])[...] = np.sort(comparable(source), -1, "stable")
 
 
 def topk(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...], plan: Any) -> None:

@@ -73,14 +73,24 @@ class ColumnWriter(ReduceWriter):
         return [value for value in range(len(self.formula.program.inputs))
                 if self.stages.level[value] == LINE]
 
-    def open_elements(self) -> int:
+    def open_batches(self) -> int:
         """Open the loop down the columns."""
-        lines, plan = self.lines, self.plan
-        lines.open("if (mine)")
-        lines.loop("for (int64_t j = begin + threadIdx.y; j < end; j += blockDim.y)",
-                   "#pragma unroll 4")
-        lines.add(*access.coordinates("at", plan.inner, "j", plan.wide))
+        self.lines.open("if (mine)")
+        self.lines.loop(f"for (int64_t first = begin + threadIdx.y; first < end; "
+                        f"first += blockDim.y * {self.plan.batch})", "#pragma unroll 1")
         return 2
+
+    def open_vectors(self) -> int:
+        """Open the loop over the vectors of a batch."""
+        lines, plan = self.lines, self.plan
+        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
+        lines.add("const int64_t j = first + k * (int)blockDim.y;")
+        opened = 1
+        if not plan.exact:
+            lines.open("if (j < end)")
+            opened = 2
+        lines.add(*access.coordinates("at", plan.inner, "j", plan.wide))
+        return opened
 
     def place_of(self, operand: int) -> str:
         """Where the vector of an operand lies, seen from the top of its column."""
@@ -91,9 +101,13 @@ class ColumnWriter(ReduceWriter):
         """The word of an operand's step from column to column."""
         return f"tail.step{place}s[{self.plan.outer}]"
 
-    def index(self) -> str:
-        """The number of an element on the way down."""
+    def mark(self) -> str:
+        """The number of the vector on the way down."""
         return "j"
+
+    def index(self, mark: str) -> str:
+        """The number of an element on the way down."""
+        return f"(int64_t){mark}"
 
     def accumulator(self, value: int) -> str:
         """A reduction has one accumulator for each column."""
@@ -120,6 +134,9 @@ class ColumnWriter(ReduceWriter):
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
         lines.add(f"fold_{name}::type {name}[{vector}];")
+        if self.stages.step(value).primitive in PLACES:
+            self.declare_places(value)
+            return
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         lines.add(f"{name}[e] = fold_{name}::identity();")
         lines.close()
@@ -131,27 +148,50 @@ class ColumnWriter(ReduceWriter):
 
     def leave_part(self, value: int) -> None:
         """Write the block's results to scratch memory."""
-        lines = self.lines
         self.finish_fold(value)
+        self._write(value, "blockIdx.y")
+
+    def _write(self, value: int, chunk: str) -> None:
+        lines = self.lines
         lines.open("if (mine && threadIdx.y == 0)")
         lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
-        self.write_part(value, self._part("blockIdx.y"), f"{self.formula.values[value]}[e]")
+        self.write_part(value, self._part(chunk), f"{self.formula.values[value]}[e]")
         lines.close(2)
 
     def _part(self, chunk: str) -> str:
         return f"({chunk} * tail.rows + row) * tail.columns + column + e"
 
+    def open_join(self) -> None:
+        """The block that comes last of those that share the columns goes on."""
+        self.lines.open("if (slip_is_last(tickets + blockIdx.x, (uint32_t)tail.chunks))")
+
     def join_parts(self, value: int) -> None:
         """Join the results of the blocks that shared the way, in order."""
-        lines, name = self.lines, self.formula.values[value]
-        self.declare_fold(value)
+        lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
+        lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        lines.add(f"{name}[e] = fold_{name}::identity();")
+        lines.close()
         lines.open("if (mine)")
-        lines.open("for (int64_t c = threadIdx.y; c < tail.chunks; c += blockDim.y)")
-        lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+        lines.loop("for (int64_t c = threadIdx.y; c < tail.chunks; c += blockDim.y)",
+                   "#pragma unroll 4")
+        lines.loop(f"for (int e = 0; e < {vector}; e++)")
         part = self.part_value(value, self._part("c"))
         lines.add(f"{name}[e] = fold_{name}::join({name}[e], {part});")
         lines.close(3)
         self.finish_fold(value)
+
+    def leave_joined(self, value: int) -> None:
+        """Write the columns' results where the first parts were."""
+        self._write(value, "0")
+
+    def read_joined(self, value: int) -> None:
+        """The columns' results, which an earlier kernel left."""
+        lines, name = self.lines, self.formula.values[value]
+        lines.add(f"fold_{name}::type {name}[{self.plan.vector}];")
+        lines.open("if (mine)")
+        lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+        lines.add(f"{name}[e] = {self.part_value(value, self._part('0'))};")
+        lines.close(2)
 
     def store_lines(self) -> None:
         """The first row of threads writes the columns' values."""
@@ -162,7 +202,7 @@ class ColumnWriter(ReduceWriter):
             return
         if not self.stages.fold_values:
             lines.add("__syncthreads();")
-        first = " && blockIdx.y == 0" if self.split else ""
+        first = " && blockIdx.y == 0" if self.split and not self.joins else ""
         lines.open(f"if (mine && threadIdx.y == 0{first})")
         for place in places:
             name = formula.pointers[place]

@@ -188,7 +188,7 @@ extern "C" __global__ void slip_bernoulli_each(item_t* out UNREAD, const chance_
         const chance_t given = chances[from];
         const double chance = WIDENED(given);
         const bool good = chance >= 0 && chance <= 1;
-        if (!good) slip_index_error(walk.slot, walk.tag, place, slip_cast_i64_f64(chance), 1);
+        if (!good) slip_index_error(walk.slot, walk.tag, place, -1, 1);
         const uint64_t value = good && (double)four.word[e] < rint(chance * 4294967296.0);
         out[to] = STORED(value);
     }
@@ -228,7 +228,9 @@ extern "C" __global__ void slip_weight_sums(double* sums, const item_t* weights,
         sum = c ? sum + weight : weight;
         sums[r * rows.classes + c] = sum;
     }
-    if (!good || !(sum > 0)) slip_index_error(rows.slot, rows.tag, r, -1, rows.classes);
+    if (!good || !(sum > 0)) {
+        slip_index_error(rows.slot, rows.tag, r, good ? -2 : -1, rows.classes);
+    }
 }
 """
 # The first class whose sum is above a uniform share of the row's sum; a thread two draws.
@@ -288,7 +290,7 @@ extern "C" __global__ void slip_first_clocks(int64_t* out, const double* times, 
     }
     if (rank >= rows.drawn) return;
     // A class of weight 0 never rings: there were too few to draw from.
-    if (isinf(own)) slip_index_error(rows.slot, rows.tag, r, -1, rows.classes);
+    if (isinf(own)) slip_index_error(rows.slot, rows.tag, r, -3, rows.classes);
     out[r * rows.out_row + rank * rows.out_column] = c;
 }
 """

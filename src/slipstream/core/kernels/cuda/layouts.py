@@ -16,12 +16,13 @@ from slipstream.core.kernels.cuda.access import (
     REPEAT,
     STEP,
     VECTOR,
+    WIDEST,
     Ints,
     Words,
     power_of_two,
     rounded_up,
 )
-from slipstream.core.kernels.cuda.stages import EACH, Stages
+from slipstream.core.kernels.cuda.stages import EACH, PLACES, Stages
 from slipstream.core.kernels.cuda.turns import ReducePlan
 from slipstream.core.kernels.cuda.writing import SIZES, Formula
 from slipstream.core.shapes.collapse import collapse
@@ -37,15 +38,33 @@ KEPT_BYTES_LARGE = 128
 KEPT_VECTORS = 8
 # How many values a thread computes in unrolled code, about: more take long to compile.
 UNROLLED = 320
-# Rows are spread over more threads while there are fewer in all than this.
+# Rows are spread over more threads while there are fewer in all than this; while there are more
+# than this many threads, the same ones take several short rows at once.
 BUSY_THREADS = 65536
-# Fewer rows than this are split between blocks where they are long.
+MANY_THREADS = 1 << 18
+MOST_TURNS = 4
+# Rows that blocks of half the most threads keep in shared memory: two such blocks go together on
+# the larger cards.  Shared memory that a kernel needs beside its rows.
+HALF_SHARED = 108 << 10
+STATIC_BYTES = 4096
+# What is read again for its results is split between blocks only where rows are few and long; a
+# few more where no block can keep a row.
 FEW_ROWS = 64
+FEW_ENDLESS_ROWS = 264
 LONG_ROW = 65536
-CHUNK = 16384
-# Blocks of a split kernel, about, and how far a thread walks down columns at least.
-BLOCKS = 1024
+LARGEST_KEPT = 216 << 10
+# Blocks of a split kernel, about; bytes of each at least; how far a thread walks down columns.
+BLOCKS = 2112
+CHUNK_BYTES = 32768
 WALK = 8
+# Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
+JOINED_BYTES = 65536
+FEW_BLOCKS = 264
+# Bytes that a thread asks for at once; the blocks of such kernels that a processor should hold, if
+# so few bytes of a thread's registers are in use.
+BATCH_BYTES = 128
+RESIDENT = 4
+RESIDENT_BYTES = 200
 # Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
 COLUMN_BYTES = 32
 MOST_COLUMNS = 8
@@ -76,13 +95,17 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row."""
+    """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row.
+
+    ``shared``: bytes of dynamic shared memory.
+    """
 
     plan: ReducePlan
     words: Words
     block: tuple[int, int]
     blocks: int
     chunks: int
+    shared: int = 0
 
 
 class Reduction:
@@ -95,11 +118,17 @@ class Reduction:
         levels = [stages.level[output.value] for output in formula.program.outputs]
         self.levels = levels + stages.level[:len(formula.program.inputs)]
         self.outputs = formula.outputs
+        self.part_bytes = sum([SIZES[stages.step(value).cls] + 4 * (
+            stages.step(value).primitive in PLACES) for value in stages.fold_values])
         self.fold_bytes = max([formula.fold_bytes(value) for value in stages.fold_values],
                               default=1)
         self.kept_bytes = sum(SIZES[formula.program.class_of(value)] for value in stages.kept())
         self.work = sum([len(stages.full_values(stage)) for stage in range(stages.last + 1)])
         self.full = [place for place, level in enumerate(self.levels) if level == EACH]
+        self.itemsize = max([self.itemsizes[place] for place in self.full], default=1)
+        # Whether operands are read once only, for one round of reductions.
+        self.single = stages.last == 1 and not stages.full_outputs
+        self.row_inputs = min(stages.level[:len(formula.program.inputs)], default=EACH) < EACH
 
 
 def space_of(reduction: Reduction, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Space:
@@ -137,11 +166,32 @@ def goes_down(reduction: Reduction, space: Space) -> bool:
     return False
 
 
-def cut(reduction: Reduction, space: Space) -> list[Cut]:
-    """The launches of a reduction over a space: one, or one for each stage."""
+def cut(reduction: Reduction, space: Space, shared: int = 0) -> list[Cut]:
+    """The launches of a reduction over a space: one, or one for each stage.
+
+    ``shared``: bytes of shared memory that a block may have.  It decides where a row is kept, and
+    so how fast the kernel is; the order of reductions is the same.
+    """
     if goes_down(reduction, space):
         return _cut_columns(reduction, space)
-    return _cut_rows(reduction, space)
+    cuts = _cut_rows(reduction, space)
+    if cuts[0].plan.again and cuts[0].plan.stage < 0:
+        return [_shelved(reduction, space, cuts[0], shared)]
+    return cuts
+
+
+def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
+    """A cut whose rows are kept in shared memory, if they fit."""
+    plan, words, end = cut.plan, dict(cut.words), 0
+    for value in reduction.stages.reread():
+        place = reduction.outputs + value
+        if plan.kinds[place] != ONCE and not plan.shared[place]:
+            words[f"shelf{value}"] = [end]
+            end += -(-space.length * reduction.itemsizes[place] // WIDEST) * WIDEST
+    if not 0 < end <= limit - STATIC_BYTES:
+        return cut
+    least = 2 if cut.block[0] < MOST_THREADS else 1
+    return replace(cut, plan=replace(plan, shelf=True, least=least), words=words, shared=end)
 
 
 # ---- rows ----
@@ -178,11 +228,22 @@ def _row_vector(reduction: Reduction, space: Space, kinds: Sequence[str]) -> int
     return vector
 
 
-def _kept_bytes(reduction: Reduction, kinds: Sequence[str], shared: Sequence[bool]) -> int:
-    """Bytes that a thread keeps of an element."""
-    stored = sum([reduction.itemsizes[place] for place in reduction.full
-                  if place >= reduction.outputs and kinds[place] != ONCE and not shared[place]])
-    return max(stored + reduction.kept_bytes, 1)
+def _read_bytes(reduction: Reduction, kinds: Sequence[str], shared: Sequence[bool]) -> int:
+    """Bytes of an element's operands that are not the same for all rows."""
+    return sum([reduction.itemsizes[place] for place in reduction.full
+                if place >= reduction.outputs and kinds[place] != ONCE and not shared[place]])
+
+
+def _batch(reduction: Reduction, bytes_read: int, vector: int) -> int:
+    """How many vectors of each operand a thread asks for at once in a long loop."""
+    fitting = min(BATCH_BYTES // (vector * bytes_read), UNROLLED // (vector * reduction.work or 1))
+    return min(rounded_up(fitting + 1) // 2, KEPT_VECTORS) or 1
+
+
+def _least(reduction: Reduction, bytes_read: int, plan: ReducePlan) -> int:
+    """How many blocks the registers of a processor should hold at least."""
+    used = plan.vector * (plan.batch * bytes_read + reduction.part_bytes)
+    return RESIDENT if reduction.single and used <= RESIDENT_BYTES else 1
 
 
 def _keep(reduction: Reduction, bytes_kept: int, vector: int) -> int:
@@ -217,9 +278,13 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     rows, vectors = space.rows, space.length // vector
     shared = [rows > 1 and not any(steps) for steps in space.outer_steps]
     taken = any(kind in (VECTOR, REPEAT, STEP) for kind in kinds)
-    kept = _kept_bytes(reduction, kinds, shared)
+    stored = _read_bytes(reduction, kinds, shared)
+    kept = max(stored + reduction.kept_bytes, 1)
     most = _keep(reduction, kept, vector)
     lanes, keep = _lanes(vectors, most, rows, most * vector * kept <= KEPT_BYTES_LARGE)
+    if not keep and space.length * stored > HALF_SHARED and not reduction.single:
+        lanes = MOST_THREADS
+    batch = keep or _batch(reduction, max(stored, 1) * (2 if lanes > LONG_BLOCK else 1), vector)
     words: Words = {"rows": [rows], "vectors": [vectors], "span": [vectors], "chunks": [1],
                     **access.space_words(outer, "row")}
     if taken:
@@ -227,16 +292,46 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     for place in range(len(kinds)):
         inner = space.inner_steps[place] if taken else ()
         words[f"step{place}s"] = [*outer_steps[place], *inner]
-    plan = ReducePlan(False, tuple(kinds), tuple(shared), vector, keep, len(outer),
-                      len(space.inner) if taken else 0, _block_class(lanes), _wide(space))
+    plan = ReducePlan(False, tuple(kinds), tuple(shared), vector, batch, len(outer),
+                      len(space.inner) if taken else 0, _block_class(lanes), _wide(space),
+                      again=keep == 0)
+    chunks = _row_chunks(reduction, rows, space.length, stored)
+    if chunks > 1:
+        plan = replace(plan, batch=_batch(reduction, max(stored, 1), vector), again=True,
+                       threads=BLOCK, warps=BLOCK // WARP)
+        plan = replace(plan, least=_least(reduction, stored, plan))
+        return _split_rows(reduction, plan, words, chunks)
     # A row of several warps has a block of its own.
     several = BLOCK // 2 // lanes if lanes <= WARP else 1
+    # A kernel that asks for no ends pays where there is much to read; small sizes share one.
+    large = rows * space.length >= LONG_ROW
+    turns = _turns(reduction, plan, lanes, rows) if lanes <= WARP else 1
     plan = replace(plan, warps=lanes // WARP if lanes <= WARP else plan.threads // WARP,
-                   exact=vectors == keep * lanes > 0 and rows % several == 0)
-    if rows < FEW_ROWS and space.length >= LONG_ROW:
-        return _split_rows(reduction, replace(
-            plan, keep=0, threads=BLOCK, warps=BLOCK // WARP, exact=False), words, rows)
-    return [Cut(plan, words, (lanes, several), -(-rows // several), 1)]
+                   turns=turns,
+                   exact=large and vectors > 0 == vectors % (batch * lanes)
+                   and rows % (several * turns) == 0)
+    plan = replace(plan, exact=plan.exact and (plan.again or vectors == batch * lanes))
+    return [Cut(plan, words, (lanes, several), -(-rows // (several * turns)), 1)]
+
+
+def _turns(reduction: Reduction, plan: ReducePlan, lanes: int, rows: int) -> int:
+    """How many short rows the same threads take at once."""
+    turns = 1
+    work = plan.vector * plan.batch * max(reduction.work, 1)
+    while (turns < MOST_TURNS and 2 * turns * plan.batch <= KEPT_VECTORS
+           and 2 * turns * work <= UNROLLED and rows * lanes >= 2 * turns * MANY_THREADS
+           and not reduction.row_inputs):
+        turns *= 2
+    return turns
+
+
+def _row_chunks(reduction: Reduction, rows: int, length: int, stored: int) -> int:
+    """Between how many blocks a row is split; ``stored``: bytes of an element's operands."""
+    few = FEW_ENDLESS_ROWS if length * stored > LARGEST_KEPT else FEW_ROWS
+    if not reduction.single and (rows >= few or length < LONG_ROW):
+        return 1
+    chunks = min(length * reduction.itemsize // CHUNK_BYTES, -(-BLOCKS // max(rows, 1)))
+    return chunks if rows < BLOCKS else 1
 
 
 def _wide(space: Space) -> bool:
@@ -248,21 +343,22 @@ def _wide(space: Space) -> bool:
                *[access.reach(space.inner, steps) for steps in space.inner_steps]) >= access.NARROW
 
 
-def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, rows: int) -> list[Cut]:
-    vectors = words["vectors"][0]
-    chunks = min(-(-vectors * plan.vector // CHUNK), max(BLOCKS // rows, 1))
+def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, chunks: int) -> list[Cut]:
+    vectors, turn = words["vectors"][0], BLOCK * plan.batch
     span = -(-vectors // chunks)
-    words = {**words, "span": [span], "chunks": [-(-vectors // span)]}
-    return _staged(reduction, Cut(plan, words, (BLOCK, 1), rows, words["chunks"][0]))
+    if span > turn:
+        span = -(-span // turn) * turn
+    chunks = -(-vectors // span)
+    words = {**words, "span": [span], "chunks": [chunks]}
+    plan = replace(plan, exact=vectors % turn == 0 == span % turn)
+    return _staged(reduction, Cut(plan, words, (BLOCK, 1), words["rows"][0], chunks))
 
 
 def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
-    """A launch for each stage; the last one needs no chunks where it writes rows only."""
+    """A launch for each stage that reduces, and one for full outputs."""
     stages = reduction.stages
-    cuts = [replace(cut, plan=replace(cut.plan, stage=stage)) for stage in range(stages.last + 1)]
-    if not stages.full_outputs:
-        cuts[-1] = replace(cuts[-1], chunks=1)
-    return cuts
+    count = stages.last + 1 if stages.full_outputs else max(stages.last, 1)
+    return [replace(cut, plan=replace(cut.plan, stage=stage)) for stage in range(count)]
 
 
 # ---- columns ----
@@ -299,16 +395,29 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
         full = reduction.levels[place] == EACH
         words[f"step{place}s"] = [*space.outer_steps[place],
                                   *(inner_steps[place] if full else (0,) * len(inner))]
-    plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, 0, len(batches),
-                      len(inner), BLOCK, _wide(space))
+    bytes_read = sum([reduction.itemsizes[place] for place in reduction.full
+                      if place >= reduction.outputs and kinds[place] != REPEAT])
+    batch = _batch(reduction, max(bytes_read, 1), vector)
+    plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
+                      len(inner), BLOCK, _wide(space), again=True)
+    plan = replace(plan, least=_least(reduction, max(bytes_read, 1), plan))
     blocks = tiles * access.count_of(batches)
-    whole = Cut(plan, words, (wide, high), blocks, 1)
     chunks = min(-(-space.length // (high * WALK)), -(-BLOCKS // blocks))
+    joined = wide * vector * reduction.fold_bytes
+    chunks = min(chunks, max(JOINED_BYTES // joined, -(-FEW_BLOCKS // blocks)))
+    if blocks * chunks > FEW_BLOCKS > blocks:
+        # Whole waves of blocks.
+        chunks = blocks * chunks // FEW_BLOCKS * FEW_BLOCKS // blocks
     if chunks < 2 or space.rows * space.length < LONG_ROW:
-        return [whole]
+        plan = replace(plan, exact=space.length % (high * batch) == 0)
+        return [Cut(plan, words, (wide, high), blocks, 1)]
     span = -(-space.length // chunks)
-    words = {**words, "span": [span], "chunks": [-(-space.length // span)]}
-    return _staged(reduction, replace(whole, words=words, chunks=words["chunks"][0]))
+    if span > high * batch:
+        span = -(-span // (high * batch)) * high * batch
+    chunks = -(-space.length // span)
+    words = {**words, "span": [span], "chunks": [chunks]}
+    plan = replace(plan, exact=space.length % (high * batch) == 0 == span % (high * batch))
+    return _staged(reduction, Cut(plan, words, (wide, high), blocks, chunks))
 
 
 def _column_block(vectors: int, length: int) -> tuple[int, int]:

@@ -1,63 +1,68 @@
 """Matrix products by cuBLASLt, whose kernels are launched like ours.
 
-A product is captured twice with different addresses.  Where the captured kernels differ only in
-words that follow the operands' addresses, they become launches with those words patched in: they
-enter windows, are replayed and patched like any kernel, and the library is never called again.
+A product is captured, and where the words of the captured kernels that follow the operands'
+addresses are known, its kernels become launches with those words patched in: they enter windows,
+are replayed and patched like any kernel, and the library is never called again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from slipstream.core.kernels.cuda import products
-from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.kernels.cuda.capturing import Library
+from slipstream.core.kernels.cuda.tuning import Tuner
 from slipstream.core.launch.cuda.templates import TemplateKernel
 from slipstream.core.launch.door import backend_of
 from slipstream.core.native.cublaslt import (
+    ALIGNMENT,
     COMPUTE,
     COMPUTE_TF32,
     SCALES,
     TYPES,
+    Addresses,
     Call,
     CublasLt,
     LibraryError,
     Matrix,
     Product,
 )
-from slipstream.core.native.driver import DriverError
-from slipstream.core.vocab.records import Kernel, Plan
+from slipstream.core.vocab.records import Kernel, Plan, Spec, TensorBase
 from slipstream.core.vocab.settings import settings
 
 WORKSPACE = 32 << 20
-# Operands that do not start at a multiple of this go to our own kernel.
-ALIGNMENT = 16
-# Addresses that are never read: two for each operand, at different distances.
-FIRST = [0x7000_0000_0000 + (place << 38) for place in range(5)]
-SECOND = [address + ((place + 1) << 33) for place, address in enumerate(FIRST)]
-
-# Which of these the argument words are: a, b, d, the bias where there is one, the workspace.
-USED = {False: (0, 1, 2, 4), True: (0, 1, 2, 3, 4)}
+# The capability of cards from which on they multiply a dtype.
+OLDEST = {"bfloat16": (8, 0)}
+# An auxiliary output's rows are so many elements or a multiple of it.
+AUXILIARY = 8
 
 
 class Libraries:
     """The library of each card, opened at its first use; a singleton, `libraries`."""
 
     def __init__(self) -> None:
-        self.found: dict[int, CublasLt] = {}
+        self.found: dict[int, Library] = {}
+        self.tuners: dict[int, Tuner] = {}
         self.missing = ""
-        self.streams: dict[int, int] = {}
 
-    def of(self, backend: Any) -> CublasLt:
+    def of(self, backend: Any) -> Library:
         """The library on a backend's card."""
-        if backend.ordinal not in self.found:
+        known = self.found.get(backend.owner)
+        if known is None:
             backend.enter()
-            self.found[backend.ordinal] = CublasLt()
-            self.streams[backend.ordinal] = backend.driver.create_stream()
-        return self.found[backend.ordinal]
+            lt = CublasLt(backend.driver.product_library(), backend.driver.counts)
+            known = self.found[backend.owner] = Library(backend, lt)
+            self.tuners[backend.owner] = Tuner(known)
+        return known
+
+    def tuner(self, backend: Any) -> Tuner | None:
+        """What picks algorithms by time; None where nobody asked for it."""
+        return self.tuners[backend.owner] if settings.tunable else None
 
     def refusal(self, backend: Any) -> str:
         """Why there is no library for a backend, or an empty text."""
-        if backend.driver.name != "real":
+        if not backend.driver.has_library:
             return "cuBLASLt is not simulated"
         if not self.missing:
             try:
@@ -70,15 +75,51 @@ class Libraries:
 libraries = Libraries()
 
 
+class Remembered:
+    """A call's arguments for a kernel that may be made later: specs in the tensors' place."""
+
+    def __init__(self, call: Any) -> None:
+        self.arguments = {name: Bare(value.spec) if isinstance(value, TensorBase) else value
+                          for name, value in call.arguments.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def spec(self, name: str) -> Spec:
+        """The spec of a tensor argument."""
+        spec: Spec = self.arguments[name].spec
+        return spec
+
+
+class Bare:
+    """What is remembered of a tensor."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+
+class Own:
+    """Our own kernel in a library's place, made when an address or a number asks for it."""
+
+    def __init__(self, make: Callable[..., Kernel], call: Any) -> None:
+        self.make = make
+        self.call = Remembered(call)
+
+    def __call__(self, plan: Plan) -> tuple[Kernel, Any]:
+        """The kernel and its binding."""
+        kernel = self.make(plan, self.call)
+        return kernel, plan.binding
+
+
 class CalledKernel(Kernel):
     """A product whose captured kernels cannot be patched: the library is called each time."""
 
-    def __init__(self, call: Call, order: tuple[int, ...], own: Kernel, binding: Any) -> None:
+    def __init__(self, call: Call, order: tuple[int, ...], own: Own) -> None:
         self.name = "cuBLASLt call"
         self.call = call
         self.order = order
         self.own = own
-        self.own_binding = binding
+        self.made: tuple[Kernel, Any] | None = None
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Call the library on the current stream, or launch ours where an address does not fit."""
@@ -86,120 +127,22 @@ class CalledKernel(Kernel):
         every = [tensor.storage.address + tensor.offset * tensor.spec.itemsize
                  for tensor in operands]
         if any(address % ALIGNMENT for address in every) or any(n != 1 for n in numbers):
-            plan.binding = self.own_binding
-            self.own.run(plan, operands, numbers)
+            self.made = self.made or self.own(plan)
+            kernel, plan.binding = self.made
+            kernel.run(plan, operands, numbers)
             return
-        addresses = [every[place] for place in self.order]
-        bias = addresses[3] if len(addresses) > 3 else 0
-        space = backend.workspace()
-        backend.call_alone("cublasLtMatmul", lambda stream: self.call.run(
-            (addresses[0], addresses[1], addresses[2]), bias, space, stream))
-
-
-def captured(backend: Any, call: Call, biased: bool) -> list[Launch] | None:
-    """The launches of a library call; None where they cannot be patched.
-
-    One capture is enough where a product of the same size class showed which words of the same
-    kernels follow the operands.
-    """
-    first = capture(backend, call, FIRST, biased)
-    if first is None:
-        return None
-    found = known_places(first, call.size_class.layout, biased)
-    if found is None:
-        second = capture(backend, call, SECOND, biased)
-        found = compared(first, second, biased) if second is not None else None
-        if found is None:
-            return None
-        call.size_class.layout = [(function, len(block), places) for (function, _, block), places
-                                  in zip(first, found, strict=True)]
-    return [library_launch(function, shape, block, places)
-            for (function, shape, block), places in zip(first, found, strict=True)]
-
-
-def known_places(first: Any, layout: Any, biased: bool) -> list[Any] | None:
-    """The places of a size class, where these kernels have the operands there too; or None."""
-    if layout is None or len(layout) != len(first):
-        return None
-    used = USED[biased]
-    for (function, _, block), (known, nbytes, places) in zip(first, layout, strict=True):
-        if function != known or len(block) != nbytes:
-            return None
-        for word, place, more in places:
-            if int.from_bytes(block[place:place + 8], "little") != FIRST[used[word]] + more:
-                return None
-    return [places for _, _, places in layout]
-
-
-def compared(first: Any, second: Any, biased: bool) -> list[Any] | None:
-    """The places of each kernel, found by comparing two captures; None where there are none."""
-    if len(first) != len(second):
-        return None
-    found = []
-    for (function, _, block), (other, _, changed) in zip(first, second, strict=True):
-        places = patchable(block, changed, biased) if function == other else None
-        if places is None:
-            return None
-        found.append(places)
-    return found
-
-
-def capture(backend: Any, call: Call, addresses: list[int], biased: bool) -> Any:
-    """The kernels of a call with the given addresses of a, b, d, bias and workspace."""
-    driver = backend.driver
-    stream = libraries.streams[backend.ordinal]
-    backend.enter()
-    driver.begin_capture(stream)
-    try:
-        call.run((addresses[0], addresses[1], addresses[2]), addresses[3] if biased else 0,
-                 addresses[4], stream)
-    finally:
-        graph = driver.end_capture(stream)
-    try:
-        return driver.captured_kernels(graph)
-    except DriverError:
-        return None
-
-
-def patchable(block: bytes, changed: bytes, biased: bool) -> Any:
-    """(word, place, addend) of each word that follows an operand; None where another differs."""
-    places = []
-    used = USED[biased]
-    for place in range(0, len(block) - 7, 8):
-        if block[place:place + 8] == changed[place:place + 8]:
-            continue
-        before = int.from_bytes(block[place:place + 8], "little")
-        after = int.from_bytes(changed[place:place + 8], "little")
-        follows = [(word, before - FIRST[operand]) for word, operand in enumerate(used)
-                   if before - FIRST[operand] == after - SECOND[operand]
-                   and 0 <= before - FIRST[operand] < 1 << 32]
-        if len(follows) != 1:
-            return None
-        places.append((follows[0][0], place, follows[0][1]))
-    return tuple(places)
-
-
-class LibraryCode:
-    """What stands for the source of a library's kernel."""
-
-    def __init__(self, name: str, mark: int) -> None:
-        self.name = name
-        self.mark = mark
-        self.source = ""
-
-
-def library_launch(function: int, shape: Any, block: bytes, places: Any) -> Launch:
-    """A library's kernel as a launch."""
-    grid, threads, shared = shape
-    # The function's handle differs from process to process: the sizes do not.
-    mark = hash((grid, threads, shared, len(block))) & 0xFFFFFFFF
-    launch = Launch(LibraryCode("cublasLt kernel", mark), function, (grid, threads, shared), (),
-                    block)
-    launch.places = places
-    return launch
+        a, b, d, *rest = [every[place] for place in self.order]
+        product = self.call.product
+        bias = rest.pop(0) if product.biased else 0
+        aux = rest.pop(0) if product.auxiliary else 0
+        at = Addresses(a, b, d, bias, aux, backend.workspace())
+        backend.call_alone("cublasLtMatmul", lambda stream: self.call.run(at, stream))
 
 
 # -- which products the library takes ------------------------------------------------------------
+STEPS = "an operand has no step of 1"
+
+
 def operand(rows: int, columns: int, row_step: int, column_step: int) -> tuple[bool, int] | None:
     """Whether a matrix is stored transposed for a column-major library, and its ld.
 
@@ -233,7 +176,7 @@ def folded(spec: Any) -> tuple[int, int, int, int] | None:
     return rows, columns, step, column_step
 
 
-def product_of(a: Any, b: Any, bias: bool, dtype: str) -> Product | None:
+def product_of(a: Any, b: Any, epilogue: str, dtype: str) -> Product | None:
     """The library's product for row-major out = a @ b, a's leading dims folded into its rows.
 
     Column-major, it is d^T = b^T @ a^T: the library's first operand is our second.
@@ -248,7 +191,7 @@ def product_of(a: Any, b: Any, bias: bool, dtype: str) -> Product | None:
     y = Matrix(dtype, m if second[0] else k, k if second[0] else m, second[1])
     compute = COMPUTE_TF32 if dtype == "float32" and settings.allow_tf32 else COMPUTE[dtype]
     return Product(x, y, Matrix(dtype, n, m, n), first[0], second[0], compute, SCALES[dtype],
-                   "bias" if bias else "")
+                   epilogue)
 
 
 def _matmul_product(call: Any) -> Product | str:
@@ -262,8 +205,7 @@ def _matmul_product(call: Any) -> Product | str:
         right = (b.shape[0], 1, b.strides[0], 1)
     else:
         right = (*b.shape, *b.strides)
-    found = product_of(left, right, False, a.dtype.name)
-    return found or "an operand has no step of 1"
+    return product_of(left, right, "", a.dtype.name) or STEPS
 
 
 def _linear_product(call: Any) -> Product | str:
@@ -275,39 +217,64 @@ def _linear_product(call: Any) -> Product | str:
     if left is None or weight.ndim != 2:
         return "the first operand's leading dims are not one"
     right = (weight.shape[1], weight.shape[0], weight.strides[1], weight.strides[0])
-    found = product_of(left, right, bias is not None, a.dtype.name)
-    return found or "an operand has no step of 1"
+    return product_of(left, right, "" if bias is None else "bias", a.dtype.name) or STEPS
+
+
+def _addmm_product(call: Any, activation: str = "") -> Product | str:
+    bias, a, b = call.spec("self"), call.spec("mat1"), call.spec("mat2")
+    if bias.shape != (b.shape[1],) or bias.strides[0] != 1:
+        return "what is added is no contiguous row"
+    left, right = (*a.shape, *a.strides), (*b.shape, *b.strides)
+    return product_of(left, right, activation + "bias", a.dtype.name) or STEPS
+
+
+def _activated_product(call: Any) -> Product | str:
+    if not call["use_gelu"]:
+        return _addmm_product(call, "relu_")
+    if not call["keep"]:
+        return _addmm_product(call, "gelu_")
+    if call.spec("mat2").shape[1] % AUXILIARY:
+        return f"the auxiliary output's rows are no multiple of {AUXILIARY} elements"
+    return _addmm_product(call, "gelu_aux_")
 
 
 def _refusal(call: Any, product: Any) -> str:
+    """Why there is no library product; ``product(call)`` gives the reason or the product."""
     if call.target is not None and not call.target.spec.contiguous:
         return "the target is not contiguous"
-    missing = libraries.refusal(backend_of(call.device()))
+    specs = [tensor.spec for tensor in call.tensors()]
+    backend: Any = backend_of(specs[0].device)
+    missing = libraries.refusal(backend)
     if missing:
         return missing
-    dtypes = {tensor.spec.dtype for tensor in call.tensors()}
-    if len(dtypes) != 1 or next(iter(dtypes)).name not in TYPES:
-        return "the library has no product of these dtypes"
-    if any(not tensor.spec.numel for tensor in call.tensors()):
-        return "there is nothing to multiply"
-    found = product(call)
-    return found if isinstance(found, str) else ""
+    dtype = specs[0].dtype
+    for spec in specs:
+        if spec.dtype is not dtype or dtype.name not in TYPES:
+            return "the library has no product of these dtypes"
+        if not spec.numel:
+            return "there is nothing to multiply"
+    capability = libraries.of(backend).capability
+    if capability < OLDEST.get(dtype.name, capability):
+        return f"cards of capability {'.'.join(map(str, capability))} multiply no {dtype.name}"
+    # The kernel is made of it next.
+    call.product = product(call)
+    return call.product if isinstance(call.product, str) else ""
 
 
-def _kernel(plan: Any, call: Any, product: Any, order: tuple[int, ...],
-            own: Any) -> Kernel:
-    backend = backend_of(call.device())
-    fallback = own(plan, call)
+def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:
+    """The kernel of the product that was found when the call was looked at."""
+    backend, product = plan.backend, call.product
+    library = libraries.of(backend)
     try:
-        ready = Call(libraries.of(backend), product, WORKSPACE, ALIGNMENT)
+        ready = Call(library.lt, product, WORKSPACE, libraries.tuner(backend))
+        launches = library.launches(ready)
     except LibraryError:
         # The library knows no algorithm for these dtypes and this epilogue.
-        return fallback
-    binding, plan.binding = plan.binding, None
-    launches = captured(backend, ready, len(order) > 3)
+        kernel: Kernel = own(plan, call)
+        return kernel
     if launches is None:
-        return CalledKernel(ready, order, fallback, binding)
-    return TemplateKernel("cuBLASLt", launches, order, (fallback, binding))
+        return CalledKernel(ready, order, Own(own, call))
+    return TemplateKernel("cuBLASLt", launches, order, Own(own, call))
 
 
 def matmul_refuses(call: Any) -> str:
@@ -317,7 +284,7 @@ def matmul_refuses(call: Any) -> str:
 
 def matmul(plan: Any, call: Any) -> Kernel:
     """self @ other; operands come as out, self, other."""
-    return _kernel(plan, call, _matmul_product(call), (2, 1, 0), products.matmul)
+    return _kernel(plan, call, (2, 1, 0), products.matmul)
 
 
 def linear_refuses(call: Any) -> str:
@@ -328,4 +295,25 @@ def linear_refuses(call: Any) -> str:
 def linear(plan: Any, call: Any) -> Kernel:
     """input @ weight^T + bias; operands come as out, input, weight, bias."""
     order = (2, 1, 0) if call["bias"] is None else (2, 1, 0, 3)
-    return _kernel(plan, call, _linear_product(call), order, products.linear)
+    return _kernel(plan, call, order, products.linear)
+
+
+def addmm_refuses(call: Any) -> str:
+    """Why the library does not take a sum with a product, or an empty text."""
+    return _refusal(call, _addmm_product)
+
+
+def addmm(plan: Any, call: Any) -> Kernel:
+    """self + mat1 @ mat2; operands come as out, self, mat1, mat2; other numbers go to ours."""
+    return _kernel(plan, call, (3, 2, 0, 1), products.addmm)
+
+
+def addmm_activated_refuses(call: Any) -> str:
+    """Why the library does not take an activated sum, or an empty text."""
+    return _refusal(call, _activated_product)
+
+
+def addmm_activated(plan: Any, call: Any) -> Kernel:
+    """The activation of self + mat1 @ mat2; operands: (what it is taken of,) out, and these."""
+    order = (4, 3, 1, 2, 0) if len(plan.out_specs) == 2 else (3, 2, 0, 1)
+    return _kernel(plan, call, order, products.addmm_activated)

@@ -60,6 +60,8 @@ SLIP_DEVICE wide_t slip_weight(const slip_rows& rows GIVEN, int64_t number) {
     return 1;
 #endif
 }
+"""
+SUM = """
 // The sum over the threads of a block; every thread gets it.
 SLIP_DEVICE double slip_sum(double x) {
     __shared__ double sums[THREADS];
@@ -73,6 +75,7 @@ SLIP_DEVICE double slip_sum(double x) {
     return sums[0];
 }
 """
+_HEAD += SUM
 # Minus the score of the target's class, with a share of all classes' scores.
 _LOSS = """
 SLIP_DEVICE wide_t slip_loss(const slip_rows& rows, SLIP_POINTER(const item_t) scores,
@@ -278,7 +281,7 @@ def forward(plan: Any, call: Any) -> Kernel:
 
 
 # The head without the functions that take weights.
-_UNWEIGHTED = "\n#define THREADS 256\n" + _HEAD[_HEAD.index("// The sum over the threads"):]
+_UNWEIGHTED = "\n#define THREADS 256\n" + SUM
 
 
 def backward(plan: Any, call: Any) -> Kernel:

@@ -47,16 +47,26 @@ class MapPlan:
     wide: bool
 
 
-def plan_map(domain: Ints, strides: Sequence[Ints], itemsizes: Sequence[int],
-             outputs: int) -> tuple[MapPlan, Words]:
-    """The plan and the tail's words for a domain and the strides of its operands."""
+def map_space(domain: Ints, strides: Sequence[Ints]) -> tuple[Ints, Sequence[Ints]]:
+    """A domain and the strides of its operands in the fewest dims, in the first output's order."""
     first = strides[0]
-    if strides.count(first) == len(strides) and access.is_flat(domain, first):
-        return _flat_plan(tuple(itemsizes), outputs), {"count": [access.count_of(domain)]}
-    # A first output in row-major order decides the order of the dims.
-    sizes, steps = collapse(domain, strides, sort=not access.is_flat(domain, first))
+    if access.is_flat(domain, first):
+        if strides.count(first) == len(strides):
+            return (access.count_of(domain),), ((1,),) * len(strides)
+        # A first output in row-major order decides the order of the dims.
+        sizes, steps = collapse(domain, strides, sort=False)
+    else:
+        sizes, steps = collapse(domain, strides, sort=True)
     if not sizes or sizes == (1,):
-        sizes, steps = (1,), ((1,),) * len(strides)
+        return (1,), ((1,),) * len(strides)
+    return sizes, steps
+
+
+def plan_map(sizes: Ints, steps: Sequence[Ints], itemsizes: Sequence[int],
+             outputs: int) -> tuple[MapPlan, Words]:
+    """The plan and the tail's words for a collapsed space and the steps of its operands."""
+    if len(sizes) == 1 and all(own == (1,) for own in steps):
+        return _flat_plan(tuple(itemsizes), outputs), {"count": [sizes[0]]}
     count = access.count_of(sizes)
     kinds = [_whole_kind(sizes, own) for own in steps]
     vector = access.elements_of([size for size, kind in zip(itemsizes, kinds, strict=True)
@@ -127,47 +137,67 @@ class MapWriter:
 
     def text(self) -> str:
         """The source."""
-        formula, lines, plan = self.formula, self.lines, self.plan
+        formula, lines = self.formula, self.lines
         lines.open(f'extern "C" __global__ void __launch_bounds__({BLOCK})\n'
                    f"{formula.name}({formula.parameters()})")
         formula.add_uniform(lines)
+        self.body()
+        lines.close()
+        return access.struct_text(self.words) + "\n" + lines.text()
+
+    def body(self) -> None:
+        """The thread's vectors: all are asked for before the first one is used."""
+        lines = self.lines
         self._start()
-        lines.loop(f"for (int u = 0; u < {plan.unroll}; u++)")
+        lines.loop(f"for (int u = 0; u < {self.plan.unroll}; u++)")
         self._place()
         self._loads()
         lines.close()
-        lines.loop(f"for (int u = 0; u < {plan.unroll}; u++)")
+        lines.loop(f"for (int u = 0; u < {self.plan.unroll}; u++)")
         self._place()
         self._compute()
         self._stores()
-        lines.close(2)
-        return access.struct_text(self.words) + "\n" + lines.text()
+        lines.close()
 
     def _operands(self, *kinds: str) -> list[int]:
         return [place for place, kind in enumerate(self.plan.kinds) if kind in kinds]
 
     def _start(self) -> None:
         lines, plan, formula = self.lines, self.plan, self.formula
-        mine = plan.vector * plan.unroll
-        lines.add(f"const int64_t start = (int64_t)blockIdx.x * (blockDim.x * {mine}) "
-                  f"+ threadIdx.x * {plan.vector};")
+        self._range()
         checks = [
             f"slip_aligned<{formula.stored(place)}>({formula.pointers[place]}, {size})"
             for place in self._operands(FLAT, VECTOR)
             for size in [formula.dtypes[place].itemsize * plan.vector]
             if plan.vector > 1]
         last = f"(int)blockDim.x * {(plan.unroll - 1) * plan.vector} + " if plan.unroll > 1 else ""
-        lines.add("const int64_t rest = tail.count - start;",
-                  f"const bool whole = rest >= {last}{plan.vector}"
+        lines.add(f"const bool whole = rest >= {last}{plan.vector}"
                   f"{''.join(f' && {check}' for check in checks)};")
+        self._declare_inputs()
+
+    def _range(self) -> None:
+        """The first element of the thread, and how many there are from it on."""
+        plan = self.plan
+        mine = plan.vector * plan.unroll
+        self.lines.add(f"const int64_t start = (int64_t)blockIdx.x * (blockDim.x * {mine}) "
+                       f"+ threadIdx.x * {plan.vector};",
+                       "const int64_t rest = tail.count - start;")
+
+    def _declare_inputs(self) -> None:
+        """Inputs that are one element, and the vectors of the others."""
+        lines, plan, formula = self.lines, self.plan, self.formula
+        self._load_once()
+        for place in range(formula.outputs, len(plan.kinds)):
+            if plan.kinds[place] != ONCE:
+                lines.add(f"{self._vector_type(place)} {self._held(place)}[{plan.unroll}];")
+
+    def _load_once(self) -> None:
+        formula = self.formula
         for place in self._operands(ONCE):
             if place >= formula.outputs:
                 value = place - formula.outputs
                 loaded = formula.loaded(value, f"{formula.pointers[place]}[0]")
-                lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
-        for place in range(formula.outputs, len(plan.kinds)):
-            if plan.kinds[place] != ONCE:
-                lines.add(f"{self._vector_type(place)} {self._held(place)}[{plan.unroll}];")
+                self.lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
 
     def _whole(self) -> str:
         return "slip_opaque(whole)" if self.plan.unroll > 1 else "whole"
@@ -239,7 +269,7 @@ class MapWriter:
         for value in range(len(formula.program.inputs)):
             place = formula.outputs + value
             if plan.kinds[place] != ONCE:
-                loaded = formula.loaded(value, f"{self._held(place)}[u].get(e)")
+                loaded = formula.loaded(value, self._element(place))
                 lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
         for value in range(formula.stages.base, len(formula.values)):
             if formula.stages.level[value]:
@@ -248,6 +278,10 @@ class MapWriter:
             stored = formula.narrowed(place, formula.values[output.value])
             lines.add(f"{self._held(place)}.set(e, {stored});")
         lines.close()
+
+    def _element(self, place: int) -> str:
+        """Element e of an input's vector number u."""
+        return f"{self._held(place)}[u].get(e)"
 
     def _stores(self) -> None:
         formula, lines = self.formula, self.lines

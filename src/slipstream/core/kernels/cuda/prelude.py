@@ -52,10 +52,24 @@ template <class T> SLIP_DEVICE T* slip_pointer_at(unsigned long long address) {
     return reinterpret_cast<T*>(address);
 }
 template <class U, class T> SLIP_DEVICE U* slip_cast(T* p) { return reinterpret_cast<U*>(p); }
+// An element that another block of the same kernel wrote.
+template <class T> SLIP_DEVICE T slip_fresh(const T* p, int64_t at) {
+    return *reinterpret_cast<const volatile T*>(p + at);
+}
+SLIP_DEVICE slip_c64 slip_fresh(const slip_c64* p, int64_t at) {
+    const volatile slip_c64* x = p + at;
+    return slip_c64{x->re, x->im};
+}
+SLIP_DEVICE slip_c128 slip_fresh(const slip_c128* p, int64_t at) {
+    const volatile slip_c128* x = p + at;
+    return slip_c128{x->re, x->im};
+}
 SLIP_DEVICE unsigned char* slip_dynamic_shared() {
     extern __shared__ __align__(16) unsigned char slip_shared_bytes[];
     return slip_shared_bytes;
 }
+#else
+#define slip_fresh(p, at) ((p)[at])
 #endif
 """
 
@@ -330,6 +344,21 @@ SLIP_DEVICE typename F::type slip_fold_row(typename F::type x, int lane, int lan
     const int mine = lane % (WARPS < 2 ? 1 : WARPS);
     x = mine < lanes / 32 ? shared[mine] : F::identity();
     return slip_fold_warp<F>(x, WARPS);
+}
+// Whether all other blocks that share a ticket have come here before: what they wrote until then
+// can be read (`slip_fresh`).  The last one leaves the ticket as it was, zero.
+SLIP_DEVICE bool slip_is_last(SLIP_POINTER(uint32_t) ticket, uint32_t blocks) {
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        // A fence counts for all that the barrier made this thread see.
+        __threadfence();
+        last = atomicAdd(ticket, 1u) == blocks - 1;
+        if (last) *ticket = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
 }
 // Over the rows of threads of a block, for N columns a thread; every row gets the result.
 template <class F, int N, int THREADS>

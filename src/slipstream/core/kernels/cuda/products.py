@@ -66,6 +66,20 @@ _STORE_SCALED = """wide_t result = total;
             }
             out[out_start + row * walk.out_row + column * walk.out_column] = NARROW(result);"""
 
+# An activation of total + added, in one rounding; AUX stores what it is taken of.
+_STORE_ACTIVATED = """const item_t addend = added[added_start + row * walk.added_row
+                                                + column * walk.added_column];
+            const wide_t sum = PLUS(total, WIDEN(addend));
+            const int64_t spot = out_start + row * walk.out_row + column * walk.out_column;
+            AUX
+            ACTIVATION
+            out[spot] = NARROW(result);"""
+_RELU = "const wide_t result = sum > 0 || sum != sum ? sum : 0;"
+# As the formula of gelu says, operation by operation.
+_GELU = """const wide_t cube = (wide_t)0.044715 * sum * sum * sum;
+            const wide_t inner = (wide_t)0.7978845608028654 * (sum + cube);
+            const wide_t result = (wide_t)0.5 * sum * (1 + TANH(inner));"""
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -192,6 +206,18 @@ def linear(plan: Any, call: Any) -> Kernel:
 def addmm(plan: Any, call: Any) -> Kernel:
     """beta * self + alpha * (mat1 @ mat2); operands: out, self, mat1, mat2."""
     return _scaled(plan, call, call.spec("mat1"), call.spec("mat2"))
+
+
+def addmm_activated(plan: Any, call: Any) -> Kernel:
+    """act(self + mat1 @ mat2); operands: (what it is taken of,) out, self, mat1, mat2."""
+    keeps = len(plan.out_specs) == 2
+    store = _STORE_ACTIVATED.replace("AUX", "aux[spot] = NARROW(sum);" if keeps else "")
+    found = geometry(plan.out_spec, call.spec("mat1"), call.spec("mat2"), False,
+                     call.spec("self"))
+    return _kernel(plan, found, {
+        "out": f"{'item_t* aux, ' if keeps else ''}item_t* out, const item_t* added",
+        "head": f"#define TANH {'tanh' if plan.out_spec.dtype.compute == 'f64' else 'tanhf'}\n",
+        "store": store.replace("ACTIVATION", _GELU if call["use_gelu"] else _RELU)})
 
 
 def baddbmm(plan: Any, call: Any) -> Kernel:

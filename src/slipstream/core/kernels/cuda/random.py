@@ -42,8 +42,17 @@ from slipstream.core.vocab.records import Kernel, Plan, TensorBase
 # The names of `kernels.cpu.random.LAWS`, and how many values a counter gives: float32, float64.
 LAWS = {"uniform": (4, 2), "normal": (4, 2), "exponential": (4, 2), "integers": (2, 2),
         "bernoulli": (4, 4)}
-STREAM = ("i64", "i64")
+# A capture finds the words that a replay draws anew by these classes.
+STREAM = ("seed", "base")
 MASK = (1 << 64) - 1
+# What the kernels report, as the CPU says it.
+CHANCE_FAULTS = {-1: "Expected p_in >= 0 && p_in <= 1 to be true, but got false."}
+WEIGHT_FAULTS = {
+    -1: "probability tensor contains either `inf`, `nan` or element < 0",
+    -2: "invalid multinomial distribution (sum of probabilities <= 0)",
+    -3: "invalid multinomial distribution (with replacement=False, not enough non-negative "
+        "category to sample)",
+}
 
 
 @lru_cache(512)
@@ -150,7 +159,8 @@ def bernoulli(plan: Any, call: Any) -> Kernel:
             f"typedef {elements.STORED[source.dtype.name]} chance_t;\n"
             f"#define WIDENED(given) ({widened})\n"
             f"#define STORED(x) ({elements.stored(out.dtype, 'i64', 'x')})\n")
-    code = KernelCode("slip_bernoulli_each", head + BERNOULLI.replace(" UNREAD", between))
+    code = KernelCode("slip_bernoulli_each", head + BERNOULLI.replace(" UNREAD", between),
+                      faults=CHANCE_FAULTS)
     if out.numel:
         count = blocks(out.numel, 4)
         tail = [count, out.numel, plan.backend.error_slot(), code.mark, *sizes,
@@ -221,9 +231,9 @@ def multinomial(plan: Any, call: Any) -> Kernel:
     head = (f"typedef {elements.STORED[spec.dtype.name]} item_t;\n"
             f"#define WIDENED(given) ({widened})\n")
     first = KernelCode("slip_weight_sums" if again else "slip_clocks",
-                       head + GENERAL + (SUMS if again else CLOCKS))
+                       head + GENERAL + (SUMS if again else CLOCKS), faults=WEIGHT_FAULTS)
     second = KernelCode("slip_pick" if again else "slip_first_clocks",
-                        head + GENERAL + (PICK if again else FINISH))
+                        head + GENERAL + (PICK if again else FINISH), faults=WEIGHT_FAULTS)
     steps = [spec.strides[0] if spec.ndim > 1 else 0, spec.strides[-1],
              out.strides[0] if out.ndim > 1 else 0, out.strides[-1]]
     launches = []

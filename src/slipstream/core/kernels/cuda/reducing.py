@@ -1,20 +1,21 @@
 """What row and column kernels have in common: the stages, one after the other.
 
-A writer prints a whole program as one kernel, or (split) one kernel for each stage: the blocks of
-such a kernel share rows between them, and leave what they found of a reduction in scratch memory
-(``part7`` for value 7), where every block of the next stage's kernel joins it again in order.
+A writer prints a whole program as one kernel, or (split) one kernel for each stage that reduces,
+and one more where a full output follows.  The blocks of a split kernel share rows between them
+and leave what they found of a reduction in scratch memory.  They count themselves on the row's
+ticket: the last one joins all parts in order and goes on from there.
 """
 
 from __future__ import annotations
 
-from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import FLAT, REPEAT, STEP, VECTOR
+from slipstream.core.kernels.cuda.parts import PartWriter
 from slipstream.core.kernels.cuda.stages import EACH, PLACES
-from slipstream.core.kernels.cuda.turns import ElementWriter, Turn
+from slipstream.core.kernels.cuda.turns import Turn
 
 
-class ReduceWriter(ElementWriter):
+class ReduceWriter(PartWriter):
     """Writes the kernel of a plan; the subclasses know where rows and columns lie."""
 
     # What follows a pointer's name where it points to the thread's row or column.
@@ -30,8 +31,12 @@ class ReduceWriter(ElementWriter):
         """Load an input that is one value a row."""
         raise NotImplementedError
 
-    def open_elements(self) -> int:
-        """Open the loop over vectors of a stage; how many blocks were opened."""
+    def open_batches(self) -> int:
+        """Open the loop over batches of vectors; how many blocks were opened."""
+        raise NotImplementedError
+
+    def open_vectors(self) -> int:
+        """Open the loop over the vectors of a batch; how many blocks were opened."""
         raise NotImplementedError
 
     def place_of(self, operand: int) -> str:
@@ -54,8 +59,20 @@ class ReduceWriter(ElementWriter):
         """Write what a block found of a reduction to scratch memory."""
         raise NotImplementedError
 
+    def open_join(self) -> None:
+        """Open what the last block of a row does."""
+        raise NotImplementedError
+
     def join_parts(self, value: int) -> None:
-        """Join what the blocks of an earlier kernel found."""
+        """Join what the blocks of this kernel found."""
+        raise NotImplementedError
+
+    def leave_joined(self, value: int) -> None:
+        """Write the joined result to scratch memory, in the place of the first part."""
+        raise NotImplementedError
+
+    def read_joined(self, value: int) -> None:
+        """The result that an earlier kernel left."""
         raise NotImplementedError
 
     def store_lines(self) -> None:
@@ -67,26 +84,48 @@ class ReduceWriter(ElementWriter):
     def text(self) -> str:
         """The source."""
         formula, lines = self.formula, self.lines
-        lines.open(f'extern "C" __global__ void __launch_bounds__({self.plan.threads})\n'
+        bounds = f"{self.plan.threads}, {self.plan.least}"
+        lines.open(f'extern "C" __global__ void __launch_bounds__({bounds})\n'
                    f"{formula.name}({formula.parameters(self.part_parameters())})")
         formula.add_uniform(lines)
+        self.body()
+        lines.close()
+        return access.struct_text(self.words) + formula.folds_text() + "\n" + lines.text()
+
+    def body(self) -> None:
+        """The row or column from its operands to its results."""
         self.start()
-        self._line_inputs()
-        self.keep_inputs()
+        self.line_inputs()
+        self.reduce()
+
+    def reduce(self) -> None:
+        """All stages."""
+        formula, lines = self.formula, self.lines
         for value in sorted(self.kept):
             lines.add(f"{formula.type_of(value)} {formula.values[value]}_kept"
-                      f"[{self.plan.keep}][{self.plan.vector}];")
+                      f"[{self.plan.batch}][{self.plan.vector}];")
         if self.split:
             self._earlier()
         for stage in range(self.first, self.last + 1):
             self._stage(stage)
-        if self.last == self.stages.last:
+        if self.joins:
+            self._join()
+        elif self.ends:
             self.store_lines()
-        lines.close()
-        return access.struct_text(self.words) + formula.folds_text() + "\n" + lines.text()
 
-    def keep_inputs(self) -> None:
-        """Load the vectors that are kept for all stages; none where rows are read again."""
+    def _join(self) -> None:
+        """The last block joins the parts, and goes on as far as it can."""
+        stage = self.plan.stage
+        self.open_join()
+        for value in self.stages.folds[stage]:
+            self.join_parts(value)
+        if self.ends:
+            self._line_steps(stage + 1)
+            self.store_lines()
+        else:
+            for value in self.stages.folds[stage]:
+                self.leave_joined(value)
+        self.lines.close()
 
     def fits_checks(self) -> str:
         """Whether all operands that are accessed in whole vectors are aligned for it."""
@@ -99,55 +138,14 @@ class ReduceWriter(ElementWriter):
 
     def whole(self) -> str:
         """The condition of a whole access; long loops are better copied than tested inside."""
-        return "slip_opaque(fits)" if self.plan.keep else "fits"
+        return "fits" if self.plan.again else "slip_opaque(fits)"
 
     def vector_type(self, place: int) -> str:
         """The type of a vector of an operand."""
         return f"slip_vector<{self.formula.stored(place)}, {self.plan.vector}>"
 
-    def part_parameters(self) -> list[str]:
-        """The pointers to scratch memory, in the order of `parts`."""
-        return [("" if value in self._left() else "const ") + f"{kind}* {name}"
-                for value, kind, name in self.parts()]
-
-    def parts(self) -> list[tuple[int, str, str]]:
-        """(value, C type, name) of each array in scratch memory that the kernel uses."""
-        if not self.split:
-            return []
-        found = []
-        for value in sorted({*self._joined(), *self._left()}):
-            step = self.stages.step(value)
-            kind = "uint8_t" if step.cls == "b1" else C_TYPES[step.cls]
-            found.append((value, kind, f"part{value}"))
-            if step.primitive in PLACES:
-                found.append((value, "int64_t", f"spot{value}"))
-        return found
-
-    def _left(self) -> list[int]:
-        """Reductions whose parts a split kernel writes."""
-        return self.stages.folds[self.plan.stage] if self.split else []
-
-    def _joined(self) -> list[int]:
-        """Reductions whose parts a split kernel reads."""
-        return [value for value in self.line_values if self.stages.is_fold(value)]
-
-    def part_value(self, value: int, where: str) -> str:
-        """A part in scratch memory as a reduction's type."""
-        step = self.stages.step(value)
-        if step.primitive in PLACES:
-            kind = C_TYPES[step.cls]
-            return f"slip_make_place<{kind}>(part{value}[{where}], spot{value}[{where}])"
-        return f"part{value}[{where}] != 0" if step.cls == "b1" else f"part{value}[{where}]"
-
-    def write_part(self, value: int, where: str, found: str) -> None:
-        """Write a reduction's value to scratch memory."""
-        if self.stages.step(value).primitive in PLACES:
-            self.lines.add(f"part{value}[{where}] = {found}.value;",
-                           f"spot{value}[{where}] = {found}.index;")
-        else:
-            self.lines.add(f"part{value}[{where}] = {found};")
-
-    def _line_inputs(self) -> None:
+    def line_inputs(self) -> None:
+        """Load the inputs that are one value a row."""
         used = set(self.line_values)
         for stage in range(self.first, self.last + 1):
             used |= set(self.stages.full_values(stage))
@@ -157,8 +155,8 @@ class ReduceWriter(ElementWriter):
 
     def _earlier(self) -> None:
         """The results of earlier stages, from scratch memory."""
-        for value in self._joined():
-            self.join_parts(value)
+        for value in self.joined_values():
+            self.read_joined(value)
         for stage in range(self.plan.stage):
             self._line_steps(stage)
 
@@ -181,12 +179,19 @@ class ReduceWriter(ElementWriter):
         self.declare_divisors(values)
         for value in folds:
             self.declare_fold(value)
-        opened = self.open_elements()
-        self._reads(values)
+        opened = self.open_batches()
+        inputs = [value for value in values if not stages.is_step(value)
+                  and value not in self.once()]
+        self.read_batch([value for value in inputs if self.is_batched(value)])
+        opened += self.open_vectors()
+        self._reads([value for value in inputs if not self.is_batched(value)])
+        self.keep_on_shelf([value for value in self.shelf if value in values])
         self._elements(stage, values)
         lines.close(opened)
         self.held |= self.kept & set(values)
         for value in folds:
+            if stages.step(value).primitive in PLACES:
+                self.settle_places(value)
             if self.split:
                 self.leave_part(value)
             else:
@@ -194,13 +199,42 @@ class ReduceWriter(ElementWriter):
 
     def _reads(self, values: list[int]) -> None:
         """The vectors of inputs that are not kept."""
-        absent = {*self.inputs_kept(), *self.once()}
         for value in values:
-            if self.stages.is_step(value) or value in absent:
+            if value in self.inputs_kept():
                 continue
             place = self.formula.outputs + value
             self.lines.add(f"const {self.vector_type(place)} {self.formula.pointers[place]}_held = "
                            f"{self.read(place)};")
+
+    def read_batch(self, values: list[int]) -> None:
+        """Ask for the vectors of inputs for a whole batch."""
+        if not values:
+            return
+        lines, formula = self.lines, self.formula
+        places = [formula.outputs + value for value in values]
+        for place in places:
+            lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held"
+                      f"[{self.plan.batch}];")
+        opened = self.open_vectors()
+        for value, place in zip(values, places, strict=True):
+            read = self.read_shelf(place) if value in self.shelved else self.read(place)
+            lines.add(f"{self.held_name(value)} = {read};")
+        lines.close(opened)
+
+    def read_shelf(self, place: int) -> str:
+        """The vector of an operand in shared memory."""
+        formula, vector = self.formula, self.plan.vector
+        return (f"slip_read<{formula.stored(place)}, {vector}>("
+                f"{formula.pointers[place]}_shelf + at * {vector}, {vector}, true)")
+
+    def keep_on_shelf(self, values: list[int]) -> None:
+        """Put vectors where later stages find them; every thread reads what it wrote."""
+        for value in values:
+            if value not in self.shelved:
+                self.shelved.add(value)
+                name, vector = self.formula.pointers[self.formula.outputs + value], self.plan.vector
+                self.lines.add(f"slip_write({name}_shelf + at * {vector}, "
+                               f"{self.held_name(value)}, {vector}, true);")
 
     def read(self, place: int) -> str:
         """The vector of an operand in memory."""

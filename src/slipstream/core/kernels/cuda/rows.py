@@ -1,8 +1,11 @@
 """Row kernels: a block (or a part of a warp, for short rows) reduces rows, and maps them.
 
 A row's elements are numbered; a thread takes vectors of neighbours.  It keeps its vectors in
-registers through all stages where they are few enough, else it reads the row again in every stage.
-Where rows are few and long they are split between blocks.
+registers through all stages where they are few enough, else in shared memory, else it reads the
+row again in every stage; long rows are taken in batches of vectors that are all asked for before
+the first one is used.
+Where rows are few and long they are split between blocks; where they are short the same threads
+take several at once.
 """
 
 from __future__ import annotations
@@ -12,28 +15,51 @@ from slipstream.core.kernels.cuda.access import ONCE
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
 from slipstream.core.kernels.cuda.stages import LINE, PLACES
 
-# Values of a turn of a loop, about, up to which four turns are unrolled, not two.
-LIGHT = 40
-
 
 class RowWriter(ReduceWriter):
     """Writes a row kernel."""
 
     suffix = "_row"
 
-    def start(self) -> None:
-        """The thread's row, and where its operands are."""
-        lines, plan, formula = self.lines, self.plan, self.formula
+    def body(self) -> None:
+        """The thread's row, or several at once: then all are asked for before one is used."""
+        lines, turns = self.lines, self.plan.turns
         lines.add("const int lane = threadIdx.x, lanes = blockDim.x;")
+        for value in self.shelf:
+            place = self.formula.outputs + value
+            kind, name = self.formula.stored(place), self.formula.pointers[place]
+            lines.add(f"SLIP_POINTER({kind}) {name}_shelf = "
+                      f"slip_cast<{kind}>(slip_dynamic_shared() + tail.shelf{value});")
+        self._declare_kept()
+        if turns == 1:
+            self.start()
+            self.line_inputs()
+            self._keep_inputs()
+            self.reduce()
+            return
+        lines.loop(f"for (int r = 0; r < {turns}; r++)")
+        self.start()
+        self._keep_inputs()
+        lines.close()
+        lines.loop(f"for (int r = 0; r < {turns}; r++)")
+        self.start()
+        self.line_inputs()
+        self.reduce()
+        lines.close()
+
+    def start(self) -> None:
+        """The row, and where its operands are."""
+        lines, plan, formula = self.lines, self.plan, self.formula
+        group = "blockIdx.x" if plan.turns == 1 else f"(blockIdx.x * {plan.turns} + r)"
         if self.split:
             lines.add("const int64_t row = blockIdx.x;", "const bool mine = true;",
                       "const int64_t begin = blockIdx.y * tail.span;",
                       "const int64_t end = slip_least(begin + tail.span, tail.vectors);")
         elif plan.exact:
-            lines.add("const int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;",
-                      "const bool mine = true;")
+            lines.add(f"const int64_t row = (int64_t){group} * blockDim.y + threadIdx.y;",
+                      "const int64_t begin = 0, end = tail.vectors;", "const bool mine = true;")
         else:
-            lines.add("const int64_t own = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;",
+            lines.add(f"const int64_t own = (int64_t){group} * blockDim.y + threadIdx.y;",
                       "const bool mine = own < tail.rows;",
                       "const int64_t row = mine ? own : 0, begin = 0;",
                       "const int64_t end = mine ? tail.vectors : 0;")
@@ -54,42 +80,46 @@ class RowWriter(ReduceWriter):
         loaded = formula.loaded(value, f"{name}_one")
         self.lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
 
-    def keep_inputs(self) -> None:
-        """Load the vectors that are kept for all stages."""
-        lines, formula, kept = self.lines, self.formula, self.inputs_kept()
+    def _declare_kept(self) -> None:
+        """The vectors of the inputs that are kept for all stages."""
+        turns = f"[{self.plan.turns}]" if self.plan.turns > 1 else ""
+        for value in self.inputs_kept():
+            place = self.formula.outputs + value
+            self.lines.add(f"{self.vector_type(place)} {self.formula.pointers[place]}_held{turns}"
+                           f"[{self.plan.batch}];")
+
+    def _keep_inputs(self) -> None:
+        """Load them."""
+        kept = self.inputs_kept()
         if not kept:
             return
+        opened = self.open_vectors()
         for value in kept:
-            place = formula.outputs + value
-            lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held"
-                      f"[{self.plan.keep}];")
-        opened = self.open_elements()
-        for value in kept:
-            place = formula.outputs + value
-            lines.add(f"{formula.pointers[place]}_held[k] = {self.read(place)};")
-        lines.close(opened)
+            read = self.read(self.formula.outputs + value)
+            self.lines.add(f"{self.held_name(value)} = {read};")
+        self.lines.close(opened)
 
-    def open_elements(self) -> int:
-        """Open the loop over the thread's vectors."""
+    def open_batches(self) -> int:
+        """Open the loop over the thread's batches."""
+        if not self.plan.again:
+            return 0
+        self.lines.loop(f"for (int64_t first = begin + lane; first < end; "
+                        f"first += lanes * {self.plan.batch})", "#pragma unroll 1")
+        return 1
+
+    def open_vectors(self) -> int:
+        """Open the loop over the vectors of a batch."""
         lines, plan = self.lines, self.plan
         opened = 1
-        if plan.keep:
-            lines.loop(f"for (int k = 0; k < {plan.keep}; k++)")
-            lines.add("const int at = lane + k * lanes;")
-            if not plan.exact:
-                lines.open("if (at < end)")
-                opened = 2
-        else:
-            lines.loop("for (int64_t at = begin + lane; at < end; at += lanes)",
-                       f"#pragma unroll {self.unrolled()}")
+        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
+        lines.add("const int64_t at = first + k * lanes;" if plan.again
+                  else "const int at = lane + k * lanes;")
+        if not plan.exact:
+            lines.open("if (at < end)")
+            opened = 2
         if plan.inner:
             lines.add(*access.coordinates("at", plan.inner, f"at * {plan.vector}", plan.wide))
         return opened
-
-    def unrolled(self) -> int:
-        """Vectors that a thread takes in one turn of a long loop."""
-        work = self.plan.vector * len(self.formula.values)
-        return 4 if work <= LIGHT else 2
 
     def place_of(self, operand: int) -> str:
         """Where the vector of an operand lies, seen from its row."""
@@ -102,9 +132,13 @@ class RowWriter(ReduceWriter):
         """The word of an operand's step along its vectors."""
         return f"tail.step{place}s[{self.plan.outer + self.plan.inner - 1}]"
 
-    def index(self) -> str:
-        """The number of element e in the row."""
-        return f"(int64_t)at * {self.plan.vector} + e"
+    def mark(self) -> str:
+        """The number of the vector in the row."""
+        return "at"
+
+    def index(self, mark: str) -> str:
+        """The number of element e of a vector in the row."""
+        return f"(int64_t){mark} * {self.plan.vector} + e"
 
     def accumulator(self, value: int) -> str:
         """A reduction has one accumulator for each place in a vector."""
@@ -123,7 +157,10 @@ class RowWriter(ReduceWriter):
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
         lines.add(f"fold_{name}::type {name}_part[{vector}];")
-        if self.starts() and self.stages.step(value).primitive not in PLACES:
+        if self.stages.step(value).primitive in PLACES:
+            self.declare_places(value)
+            return
+        if self.starts():
             return
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         lines.add(f"{name}_part[e] = fold_{name}::identity();")
@@ -152,15 +189,36 @@ class RowWriter(ReduceWriter):
         self.write_part(value, "row * tail.chunks + blockIdx.y", f"{name}_all")
         lines.close()
 
+    def open_join(self) -> None:
+        """The block that comes last of those that share the row goes on."""
+        self.lines.open("if (slip_is_last(tickets + row, (uint32_t)tail.chunks))")
+
     def join_parts(self, value: int) -> None:
         """Join the results of the blocks that shared the row, in order."""
         lines, name = self.lines, self.formula.values[value]
-        lines.add(f"fold_{name}::type {name}_all = fold_{name}::identity();")
-        lines.open("for (int64_t c = lane; c < tail.chunks; c += lanes)")
+        lines.add(f"fold_{name}::type {name}_joined = fold_{name}::identity();")
+        lines.loop("for (int64_t c = lane; c < tail.chunks; c += lanes)", "#pragma unroll 4")
         part = self.part_value(value, "row * tail.chunks + c")
-        lines.add(f"{name}_all = fold_{name}::join({name}_all, {part});")
+        lines.add(f"{name}_joined = fold_{name}::join({name}_joined, {part});")
         lines.close()
-        self._result(value, f"{name}_all")
+        if self.ends:
+            self._result(value, f"{name}_joined")
+
+    def leave_joined(self, value: int) -> None:
+        """Write the row's result where the first part was."""
+        lines, name = self.lines, self.formula.values[value]
+        lines.add(f"{name}_joined = slip_fold_row<fold_{name}, {self.plan.warps}>"
+                  f"({name}_joined, lane, lanes);")
+        lines.open("if (lane == 0)")
+        self.write_part(value, "row * tail.chunks", f"{name}_joined")
+        lines.close()
+
+    def read_joined(self, value: int) -> None:
+        """The row's result, which an earlier kernel left."""
+        kind, name = self.formula.type_of(value), self.formula.values[value]
+        place = ".index" if self.stages.step(value).primitive in PLACES else ""
+        part = self.part_value(value, "row * tail.chunks")
+        self.lines.add(f"const {kind} {name} = ({part}){place};")
 
     def store_lines(self) -> None:
         """The first thread of a row writes its values."""
@@ -172,7 +230,7 @@ class RowWriter(ReduceWriter):
         if not self.stages.fold_values:
             # Nothing else made the threads wait for each other's reads of what is written here.
             lines.add("__syncthreads();")
-        first = " && blockIdx.y == 0" if self.split else ""
+        first = " && blockIdx.y == 0" if self.split and not self.joins else ""
         lines.open(f"if (mine && lane == 0{first})")
         for place in places:
             value = formula.program.outputs[place].value

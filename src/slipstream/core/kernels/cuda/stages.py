@@ -104,6 +104,12 @@ class Stages:
         """The full values (inputs too) that a stage computes or finds ``held``, in order."""
         return self.needed(self.goals(stage), EACH, held)
 
+    def reread(self) -> list[int]:
+        """The full inputs that several stages need."""
+        uses = [set(self.full_values(stage)) for stage in range(self.last + 1)]
+        return [value for value in range(len(self.program.inputs))
+                if sum([value in used for used in uses]) > 1]
+
     def lines(self, stages: range) -> list[int]:
         """The row values (inputs and reductions too) that stages need, in order."""
         roots: list[int] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda.access import ONCE, Words
 from slipstream.core.kernels.cuda.stages import EACH, LINE, PLACES
 from slipstream.core.kernels.cuda.writing import Formula, Lines
@@ -17,26 +18,32 @@ class ReducePlan:
     """What the text of a row or column kernel depends on, beside the program.
 
     ``kinds``: access of each operand, outputs first, along the dim of its vectors; ``shared``:
-    which operands are the same for every row; ``vector``: elements of a vector; ``keep``: vectors
-    that a thread keeps of a row (0: it reads them again in every stage); ``outer`` and ``inner``:
-    how many dims are taken apart; ``threads``: most threads of a block; ``wide``: 64-bit index
-    arithmetic; ``warps``: of a row's threads at most, 0 for a part of one; ``exact``: every thread
-    has all its vectors; ``stage``: the one stage of a split kernel, or -1; ``columns``: the
-    schedule.
+    which operands are the same for every row; ``vector``: elements of a vector; ``batch``: vectors
+    of each operand that a thread asks for before it uses the first one; ``again``: a row takes
+    several such batches, and is read again in every stage (else the one batch is kept); ``outer``
+    and ``inner``: how many dims are taken apart; ``threads``: most threads of a block; ``wide``:
+    64-bit index arithmetic; ``warps``: of a row's threads at most, 0 for a part of one; ``turns``:
+    rows that the same threads take at once; ``exact``: all batches are full; ``stage``: the one
+    stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
+    ``shelf``: what a row is read again for lies in shared memory; ``columns``: the schedule.
     """
 
     columns: bool
     kinds: tuple[str, ...]
     shared: tuple[bool, ...]
     vector: int
-    keep: int
+    batch: int
     outer: int
     inner: int
     threads: int
     wide: bool
+    again: bool = False
     warps: int = 0
+    turns: int = 1
     exact: bool = False
     stage: int = -1
+    least: int = 1
+    shelf: bool = False
 
 
 class ElementWriter:
@@ -50,20 +57,43 @@ class ElementWriter:
         self.lines = Lines()
         self.names = list(formula.values)
         self.split = plan.stage >= 0
-        self.kept = set(self.stages.kept()) if plan.keep else set()
+        self.kept = set() if plan.again else set(self.stages.kept())
         self.held: set[int] = set()
+        self.shelf = [value for value in self.stages.reread() if plan.shelf
+                      and self.kind(value) != ONCE and not plan.shared[formula.outputs + value]]
+        self.shelved: set[int] = set()
         self.divisors: set[int] = set()
+        stages = self.stages
         self.first = plan.stage if self.split else 0
-        self.last = plan.stage if self.split else self.stages.last
-        self.line_values = self.stages.lines(range(self.first, self.last + 1))
+        self.last = plan.stage if self.split else stages.last
+        # Whether the last block to finish joins what all have found, and whether nothing follows.
+        self.joins = self.split and bool(stages.folds[plan.stage])
+        following = stages.last if stages.full_outputs else stages.last - 1
+        self.ends = not self.split or plan.stage >= following
+        self.line_values = stages.lines(range(self.first, self._last_line() + 1))
+
+    def _last_line(self) -> int:
+        """The last stage of which row values are computed."""
+        return self.stages.last if self.ends else self.last
 
     def inputs_kept(self) -> list[int]:
-        """The inputs whose vectors a thread keeps."""
-        if not self.plan.keep:
+        """The inputs whose vectors a thread keeps through all stages."""
+        if self.plan.again:
             return []
         return [value for value in range(len(self.formula.program.inputs))
                 if self.stages.level[value] == EACH and self.kind(value) != ONCE
                 and not self.plan.shared[self.formula.outputs + value]]
+
+    def held_name(self, value: int) -> str:
+        """The vector of an input."""
+        name = f"{self.formula.pointers[self.formula.outputs + value]}_held"
+        if value in self.inputs_kept():
+            return f"{name}{'[r]' if self.plan.turns > 1 else ''}[k]"
+        return f"{name}[k]" if self.is_batched(value) else name
+
+    def is_batched(self, value: int) -> bool:
+        """Whether the vectors of an input are asked for by batches: not what all rows share."""
+        return self.plan.again and not self.plan.shared[self.formula.outputs + value]
 
     def kind(self, value: int) -> str:
         """The kind of access of an input."""
@@ -76,8 +106,12 @@ class ElementWriter:
 
     # ---- what the subclasses print ----
 
-    def index(self) -> str:
-        """The number of element e among those that are reduced."""
+    def mark(self) -> str:
+        """The number of the vector of element e: where an extreme was found."""
+        raise NotImplementedError
+
+    def index(self, mark: str) -> str:
+        """The number of element e of a vector among all elements that are reduced."""
         raise NotImplementedError
 
     def accumulator(self, value: int) -> str:
@@ -95,9 +129,8 @@ class ElementWriter:
         formula, lines = self.formula, self.lines
         name, kind = formula.values[value], formula.type_of(value)
         if not self.stages.is_step(value):
-            held = f"{formula.pointers[formula.outputs + value]}_held"
-            held += "[k]" if value in self.inputs_kept() else ""
-            lines.add(f"const {kind} {name} = {formula.loaded(value, f'{held}.get(e)')};")
+            loaded = formula.loaded(value, f"{self.held_name(value)}.get(e)")
+            lines.add(f"const {kind} {name} = {loaded};")
         elif value in self.held:
             lines.add(f"const {kind} {name} = {name}_kept[k][e];")
         else:
@@ -129,15 +162,40 @@ class ElementWriter:
         source = self.names[self.stages.sources(value)[0]]
         fold, part = f"fold_{self.formula.values[value]}", self.accumulator(value)
         if self.stages.step(value).primitive in PLACES:
-            self.lines.add(f"{fold}::enter({part}, {source}, {self.index()});")
+            name = self.formula.values[value]
+            self.lines.add(f"{fold}::enter({name}_best[e], {name}_mark[e], {source}, "
+                           f"({self.mark_type()}){self.mark()});")
         elif self.starts():
             self.lines.add(f"{part} = k == 0 ? {source} : {fold}::join({part}, {source});")
         else:
             self.lines.add(f"{part} = {fold}::join({part}, {source});")
 
+    def mark_type(self) -> str:
+        """The type of marks: most loops count in 32 bits."""
+        return "int64_t" if self.plan.wide else "int32_t"
+
+    def declare_places(self, value: int) -> None:
+        """The extremes that a thread has found and their marks, one for each place in a vector."""
+        name, vector = self.formula.values[value], self.plan.vector
+        kind = C_TYPES[self.stages.step(value).cls]
+        self.lines.add(f"{kind} {name}_best[{vector}];",
+                       f"{self.mark_type()} {name}_mark[{vector}];")
+        self.lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        self.lines.add(f"{name}_best[e] = fold_{name}::identity().value;", f"{name}_mark[e] = 0;")
+        self.lines.close()
+
+    def settle_places(self, value: int) -> None:
+        """The marks become numbers of elements."""
+        name = self.formula.values[value]
+        self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+        index = self.index(f"{name}_mark[e]")
+        self.lines.add(f"{self.accumulator(value)} = "
+                       f"slip_make_place({name}_best[e], {index});")
+        self.lines.close()
+
     def starts(self) -> bool:
         """Whether accumulators start with a thread's first elements."""
-        return self.plan.exact
+        return self.plan.exact and not self.plan.again
 
 
 class Turn:

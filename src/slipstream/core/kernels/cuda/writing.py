@@ -27,6 +27,8 @@ PACKED = {"b1": "b1", "i64": "i64", "f32": "f64", "f64": "f64", "c64": "c128", "
 DEVICE_EXPRESSIONS = {
     ("maximum", "f32"): "slip_maximum_f32({0}, {1})", ("amax", "f32"): "slip_maximum_f32({0}, {1})",
     ("minimum", "f32"): "slip_minimum_f32({0}, {1})", ("amin", "f32"): "slip_minimum_f32({0}, {1})",
+    ("argmax", "f32"): "(!({1} <= {0}) && {0} == {0})",
+    ("argmin", "f32"): "(!({1} >= {0}) && {0} == {0})",
 }
 SIZES = {"b1": 1, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
 LONGEST_NAME = 72
@@ -143,13 +145,17 @@ class Formula:
         """The parameters of the kernel: pointers, what a schedule adds, numbers, the tail."""
         parts = [("" if place < self.outputs else "const ") + f"{self.stored(place)}* {name}"
                  for place, name in enumerate(self.pointers)]
-        parts += more
+        return ", ".join([*parts, *more, *self.number_parameters(), "const tail_words tail"])
+
+    def number_parameters(self) -> list[str]:
+        """The parameters that are run-time numbers."""
+        parts = []
         for place, cls in enumerate(self.program.numbers):
             types = PARAMETERS[cls]
             suffixes = ("",) if len(types) == 1 else ("_re", "_im")
             parts += [f"const {kind} n{place}{suffix}"
                       for kind, suffix in zip(types, suffixes, strict=True)]
-        return ", ".join([*parts, "const tail_words tail"])
+        return parts
 
     def add_uniform(self, lines: Lines) -> None:
         """What is the same in the whole domain: numbers, and what depends on nothing else."""
@@ -191,7 +197,7 @@ class Formula:
             name=f"fold_{self.values[value]}", type=C_TYPES[step.cls], what=step.primitive,
             identity=literal(primitive.identity[step.cls], step.cls),
             join=expression.format("u", "v"), replaces=expression.format("u.value", "v.value"),
-            keeps=expression.format("v.value", "u.value"), enters=expression.format("u.value", "x"))
+            keeps=expression.format("v.value", "u.value"), enters=expression.format("u", "x"))
 
 
 _FOLD = """
@@ -214,10 +220,11 @@ struct {name} {{  // {what}
         if (later ? {replaces} : !{keeps}) return v;
         return u;
     }}
-    static __device__ __forceinline__ void enter(type& u, {type} x, int64_t index) {{
+    template <class I> static __device__ __forceinline__ void enter({type}& u, I& at, {type} x,
+                                                                    I where) {{
         if ({enters}) {{
-            u.value = x;
-            u.index = index;
+            u = x;
+            at = where;
         }}
     }}
 }};

@@ -2,7 +2,7 @@ from slipstream.core.launch.cuda.launches cimport Launch, LaunchKernel
 from slipstream.core.launch.cuda.queue cimport Queue
 from slipstream.core.native.hot cimport HotCalls
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
-from slipstream.core.vocab.records cimport Backend, Plan, Storage
+from slipstream.core.vocab.records cimport Backend, Plan, Storage, TensorBase
 
 cdef ModeTable mode_table
 
@@ -21,9 +21,12 @@ cdef class CudaBackend(Backend):
     cdef public object slot
     cdef public object staging
     cdef public object order
+    cdef public object edges
     cdef public object pinning
     cdef public object pinned
     cdef public object lock
+    cdef public object counters
     cpdef Queue queue(self)
+    cpdef object send_exported(self, Queue queue, tuple operands)
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record(self, Launch launch, tuple addresses, tuple numbers)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import Any
 
 from slipstream.core.launch.cuda.counts import Counts
+from slipstream.core.launch.cuda.edges import Edges
 from slipstream.core.launch.cuda.errors import ErrorSlot
 from slipstream.core.launch.cuda.forks import forks
 from slipstream.core.launch.cuda.launches import Launch, LaunchKernel
@@ -16,6 +16,7 @@ from slipstream.core.launch.cuda.ordering import Order
 from slipstream.core.launch.cuda.pinning import Pinning
 from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.cuda.staging import Staging
+from slipstream.core.launch.cuda.tickets import Tickets
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.memory.device import DeviceAllocator
 from slipstream.core.native.driver import DriverError
@@ -24,10 +25,10 @@ from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.modes import ModeState, ModeTable
 from slipstream.core.vocab.modes import modes as mode_table
-from slipstream.core.vocab.records import Backend, Plan, Storage, owners
+from slipstream.core.vocab.records import Backend, Plan, Storage, TensorBase, owners
 from slipstream.core.vocab.settings import settings
 
-__all__ = ["CudaBackend", "LaunchKernel", "ModeState", "ModeTable", "Queue", "make"]
+__all__ = ["CudaBackend", "LaunchKernel", "ModeState", "ModeTable", "Queue", "TensorBase", "make"]
 
 
 # Bytes of workspace of a stream: what NVIDIA recommends for Hopper.
@@ -61,9 +62,11 @@ class CudaBackend(Backend):
     slot: ErrorSlot
     staging: Staging
     order: Order
+    edges: Edges
     pinning: Pinning | None
     pinned: Any
     lock: Any
+    counters: Tickets
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -87,8 +90,6 @@ class CudaBackend(Backend):
         self.allocator = self.memory = DeviceAllocator(self.driver, self.ordinal)
         self.allocator.drain = self.drain
         self.allocator.current = self.current_number
-        self.allocator.covered = self.covered
-        self.allocator.order = self.order_streams
         self.owner = len(owners)
         owners.append(self.memory)
         self.slot = ErrorSlot(self.driver)
@@ -96,7 +97,11 @@ class CudaBackend(Backend):
         self.pinning = None
         self.pinned = None
         self.queues = []
+        self.counters = Tickets(self.driver)
         self.order = Order()
+        self.edges = Edges(self)
+        self.allocator.covered = self.edges.covered
+        self.allocator.order = self.edges.order_streams
         self.lock = threading.RLock()
         try:
             self.default = self.new_queue(self.driver.create_stream(0))
@@ -137,6 +142,11 @@ class CudaBackend(Backend):
         found: Queue = state.stream.queue_on(self)
         return found
 
+    def current_number(self) -> int:
+        """The number of the running thread's stream."""
+        number: int = self.queue().number
+        return number
+
     def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the plan's launches."""
         queue: Queue
@@ -147,9 +157,21 @@ class CudaBackend(Backend):
             plan.kernel.run(plan, operands, numbers)
             if queue.shared:
                 # After the last launch: until then the operands are alive.
-                queue.note_uses(operands)
-        if self.blocking:
+                queue.note_uses(operands, queue.sequence)
+            if queue.capture is not None:
+                queue.capture.hold(operands)
+            self.send_exported(queue, operands)
+        if self.blocking and self.queue().capture is None:
             self.wait()
+
+    def send_exported(self, queue: Queue, operands: tuple[Any, ...]) -> None:
+        """Send what was recorded where other code has memory that it touches."""
+        tensor: TensorBase
+        for each in operands:
+            tensor = each
+            if tensor.storage.exported:
+                queue.send("exported storage")
+                return
 
     def record_operands(self, launch: Launch, operands: tuple[Any, ...],
                         numbers: tuple[Any, ...]) -> None:
@@ -165,19 +187,35 @@ class CudaBackend(Backend):
 
     def scratch(self, nbytes: int) -> Storage:
         """Memory for the launches of one op; drop it after the last one is recorded."""
-        return Storage(self.device, self.memory.allocate(nbytes), nbytes, self.owner)
+        made = Storage(self.device, self.memory.allocate(nbytes), nbytes, self.owner)
+        queue = self.queue()
+        if queue.shared:
+            queue.scratches.append(made.address)
+        return made
 
     def workspace(self) -> int:
         """Memory that library calls of the current stream may use."""
         queue = self.queue()
+        if queue.capture is not None:
+            captured: int = queue.capture.workspace(queue, WORKSPACE)
+            return captured
         if queue.workspace is None:
             queue.workspace = self.scratch(WORKSPACE)
         address: int = queue.workspace.address
         return address
 
+    def tickets(self) -> int:
+        """Words of the current stream that are zero between launches."""
+        queue = self.queue()
+        self.enter()
+        return self.counters.of(queue.number, queue.stream)
+
     def call_alone(self, name: str, call: Any) -> None:
         """Make a library call that no window can hold: ``call(stream)``."""
         queue = self.queue()
+        if queue.capture is not None:
+            queue.capture.library(queue, name, call)
+            return
         queue.send("not capturable")
         self.enter()
         self.counts.launches += 1
@@ -200,6 +238,7 @@ class CudaBackend(Backend):
     def read_back(self, address: int, nbytes: int) -> bytes:
         """Bytes of device memory, once the current stream has written them: one wait."""
         queue = self.queue()
+        self.forbid_capture(queue, "its elements are read")
         queue.send("wait")
         self.enter()
         data = self.staging.read(address, nbytes, queue.stream)
@@ -207,15 +246,32 @@ class CudaBackend(Backend):
         self.check()
         return data
 
+    def read_into(self, target: int, address: int, nbytes: int) -> None:
+        """The same into memory of the host."""
+        queue = self.queue()
+        self.forbid_capture(queue, "its elements are read")
+        queue.send("wait")
+        self.enter()
+        self.staging.read_into(target, address, nbytes, queue.stream)
+        self.order.host_waited(self.order.snapshot(queue))
+        self.check()
+
     def write(self, address: int, data: Any) -> None:
         """Copy bytes of the host to device memory in order; the host may go on at once."""
         queue = self.queue()
+        if queue.capture is not None:
+            queue.capture.refuse_pageable()
         queue.send("copy")
         self.enter()
         queue.sequence += 1
         self.staging.write(address, data, queue.stream)
 
     # -- sending and waiting --
+
+    def forbid_capture(self, queue: Queue, what: str) -> None:
+        """Raise RuntimeError where a stream captures a graph."""
+        if queue.capture is not None:
+            queue.capture.refuse(what)
 
     def enter(self) -> None:
         """Make the device's context the running thread's."""
@@ -229,7 +285,11 @@ class CudaBackend(Backend):
 
     def check(self) -> None:
         """Raise what a kernel reported."""
-        self.slot.check()
+        if self.slot.taken.value:
+            # What was sent after it looks at the slot too, and has to find it as it is.
+            for queue in tuple(self.queues):
+                self.driver.wait_stream(queue.stream)
+            self.slot.check()
 
     def boundary(self) -> None:
         """A point that the framework knows: the end of backward or of an optimizer's step."""
@@ -247,7 +307,7 @@ class CudaBackend(Backend):
 
     def drain(self) -> None:
         """Send everything and wait for it: memory runs out."""
-        self.wait()
+        self.finish_all()
 
     def look(self) -> None:
         """What the watchdog does, where time is virtual."""
@@ -256,6 +316,11 @@ class CudaBackend(Backend):
 
     def wait(self) -> None:
         """Return when all submitted work is done; raises what a kernel reported."""
+        self.forbid_capture(self.queue(), "the host waits for the device")
+        self.finish_all()
+
+    def finish_all(self) -> None:
+        """The same wherever it is called; captured work is no submitted work."""
         self.send_all()
         self.enter()
         for queue in tuple(self.queues):
@@ -263,70 +328,6 @@ class CudaBackend(Backend):
             self.order.host_waited(self.order.snapshot(queue))
         self.check()
         self.slot.settled()
-
-    # -- order between streams, and the host --
-
-    def wait_queue(self, queue: Queue) -> None:
-        """Return when a stream's work so far is done."""
-        queue.send("wait")
-        self.enter()
-        self.driver.wait_stream(queue.stream)
-        self.order.host_waited(self.order.snapshot(queue))
-        self.check()
-
-    def record_event(self, queue: Queue, handle: int, timing: bool,
-                     blocking: bool) -> tuple[int, Any]:
-        """Record an event (made where ``handle`` is 0); its handle and what it stands for."""
-        queue.send("edge")
-        self.enter()
-        made = handle or self.driver.create_event(timing, blocking)
-        try:
-            self.driver.record_event(made, queue.stream)
-        except DriverError:
-            if not handle:
-                self.driver.destroy_event(made)
-            raise
-        return made, self.order.snapshot(queue)
-
-    def order_after(self, queue: Queue, handle: int, place: Any) -> None:
-        """Let a stream's later work start only after an event."""
-        queue.send("edge")
-        self.enter()
-        self.driver.stream_wait_event(queue.stream, handle)
-        self.order.waited(queue.number, place)
-
-    def current_number(self) -> int:
-        """The number of the running thread's stream."""
-        number: int = self.queue().number
-        return number
-
-    def covered(self, number: int, other: int) -> int:
-        """Up to which launch of stream ``other`` is before the next one of stream ``number``."""
-        if number == other:
-            return self.queues[number].sequence
-        return self.order.covered(number, other)
-
-    def order_streams(self, number: int, other: int, sequence: int) -> None:
-        """Let a stream wait on the device for another's work so far."""
-        later, earlier = self.queues[number], self.queues[other]
-        handle, place = self.record_event(earlier, 0, False, False)
-        try:
-            self.order_after(later, handle, place)
-        finally:
-            self.driver.destroy_event(handle)
-
-    def wait_event(self, handle: int, place: Any) -> None:
-        """Return when what an event stands for is done."""
-        self.enter()
-        self.driver.wait_event(handle)
-        self.order.host_waited(place)
-        self.check()
-
-    def forget_event(self, handle: int) -> None:
-        """Give an event back."""
-        with contextlib.suppress(DriverError):
-            # It is the collector that gives it back: there is nobody to tell.
-            self.driver.destroy_event(handle)
 
 
 def make(device: Device, prelude: str) -> CudaBackend:

@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from typing import Any
 
+from slipstream.core.launch.cuda.launches import known_faults
 from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.vocab.modes import decode_site
 
@@ -42,11 +43,17 @@ class ErrorSlot:
         self.recent.append((launches, sites))
 
     def check(self) -> None:
-        """Raise IndexError with the user's line where a kernel met a bad index."""
+        """Raise IndexError with the user's line where a kernel met a bad index.
+
+        RuntimeError where a kernel reported something else that it knows a text for.
+        """
         if self.taken.value == 0:
             return
         words = struct.unpack("<8q", ctypes.string_at(self.address, SLOT_BYTES))
         ctypes.memset(self.address, 0, SLOT_BYTES)
+        fault = known_faults.get(words[1], {}).get(words[3])
+        if fault is not None:
+            raise RuntimeError(f"{fault}, at position {words[2]}{self._where(words[1], words[4])}")
         raise IndexError(self._text(*words[1:5]))
 
     def settled(self) -> None:
@@ -55,9 +62,11 @@ class ErrorSlot:
 
     def _text(self, tag: int, position: int, value: int, bound: int) -> str:
         text = f"index {value} is out of bounds for dimension with size {bound}"
+        return f"{text}, at position {position} of the index{self._where(tag, bound)}"
+
+    def _where(self, tag: int, bound: int) -> str:
         lines = self._lines(tag, struct.pack("<q", bound))
-        where = f"\n  called at {' or '.join(lines)}" if lines else ""
-        return f"{text}, at position {position} of the index{where}"
+        return f"\n  called at {' or '.join(lines)}" if lines else ""
 
     def _lines(self, tag: int, bound: bytes) -> list[str]:
         """Lines that launched the kernel with that bound and were not waited for, last first."""

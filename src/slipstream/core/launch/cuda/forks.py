@@ -24,6 +24,8 @@ class Forks:
         """The user's line that runs now made a context."""
         if self.site is None:
             state = modes.current()
+            # Not an op's site: a stream or a wait may be what makes the context.
+            modes.note_site(state)
             self.site = (state.code, state.instruction)
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(before=self.before, after_in_child=self.in_child)

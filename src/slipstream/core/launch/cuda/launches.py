@@ -16,21 +16,29 @@ from slipstream.core.vocab.records import Kernel, Plan
 Sizes = tuple[int, int, int]
 
 
+# What kernels report that is no bad index: mark -> value -> the text of a RuntimeError.
+known_faults: dict[int, dict[int, str]] = {}
+
+
 class KernelCode:
     """The CUDA C++ of one kernel, without the prelude that goes before it.
 
     ``name``: the ``extern "C" __global__`` function; ``mark``: what windows are cut by: it depends
     on the text alone, so that the same program is cut at the same places in every process.
-    ``with_prelude``: False where the source brings all that it needs.
+    ``with_prelude``: False where the source brings all that it needs; ``faults``: the text of each
+    value that it reports to the error slot, where that is no index.
     """
 
     with_prelude = True
 
-    def __init__(self, name: str, source: str, options: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, source: str, options: tuple[str, ...] = (),
+                 faults: dict[int, str] | None = None) -> None:
         self.name = name
         self.source = source
         self.options = options
         self.mark = crc32(source.encode(), crc32(name.encode()))
+        if faults:
+            known_faults[self.mark] = faults
 
 
 class Launch:

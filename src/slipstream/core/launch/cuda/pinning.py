@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.door import door
 from slipstream.core.memory.pinned import PinnedAllocator
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST
@@ -24,7 +25,7 @@ class Pending:
 
     def wait(self) -> None:
         """Return when the copy is done."""
-        self.backend.wait_event(self.event, self.place)
+        self.backend.edges.wait_event(self.event, self.place)
 
     def done(self) -> bool:
         """Whether the copy is done; does not wait."""
@@ -32,7 +33,7 @@ class Pending:
         return found
 
     def __del__(self) -> None:
-        self.backend.forget_event(self.event)
+        self.backend.edges.forget_event(self.event)
 
 
 class Pinning:
@@ -49,20 +50,49 @@ class Pinning:
         self.copy(target, source, nbytes, TO_DEVICE, storage)
 
     def to_host(self, storage: Storage, target: int, source: int, nbytes: int) -> None:
-        """Copy into pinned memory in the order of the current stream."""
+        """Copy into pinned memory in the order of the current stream.
+
+        The host waits where other code has the memory: it would not know of the copy.
+        """
         self.copy(target, source, nbytes, TO_HOST, storage)
+        if storage.exported:
+            door.settle_storage(storage)
 
     def copy(self, target: int, source: int, nbytes: int, kind: str, storage: Storage) -> None:
         """Submit a copy; ``storage`` is the host's side."""
         backend = self.backend
-        door.settle_storage(storage)
         queue = backend.queue()
+        if queue.capture is not None:
+            queue.capture.copy(queue, (target, source, nbytes, kind), storage)
+            return
+        self.follow(queue, storage)
         queue.send("copy")
         backend.enter()
         queue.sequence += 1
         backend.driver.copy(target, source, nbytes, kind, queue.stream)
-        event, place = backend.record_event(queue, 0, False, False)
-        pending = Pending(backend, event, place)
-        self.allocator.used(storage.address, pending.done)
-        storage.pending = pending
-        door.pending += 1
+        self.note(queue, [storage])
+
+    def note(self, queue: Queue, storages: list[Storage]) -> None:
+        """Let host storages know that the last copies of a stream use them."""
+        event, place = self.backend.edges.record_event(queue, 0, False, False)
+        pending = Pending(self.backend, event, place)
+        for storage in storages:
+            self.allocator.used(storage.address, pending.done)
+            storage.pending = pending
+            door.pending += 1
+
+    def follow(self, queue: Queue, storage: Storage) -> None:
+        """Let the next copy of a stream come after the one that still uses a host storage.
+
+        The stream waits for it; the host has to where the copy is another device's.
+        """
+        before = storage.pending
+        if before is None:
+            return
+        if before.backend is not self.backend:
+            door.settle_storage(storage)
+            return
+        storage.pending = None
+        door.pending -= 1
+        if before.place[0] != queue.number:
+            self.backend.edges.order_after(queue, before.event, before.place)

@@ -1,6 +1,7 @@
 from slipstream.core.launch.cuda.launches cimport Launch
 from slipstream.core.launch.cuda.memo cimport Graph, Memo, Window
 from slipstream.core.launch.cuda.words cimport Words
+from slipstream.core.native.beats cimport Beat
 from slipstream.core.native.hot cimport HotCalls
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.vocab.records cimport Spec, Storage, TensorBase
@@ -23,14 +24,21 @@ cdef class Queue:
     cdef public bint sending
     cdef public bint recording
     cdef public bint asleep
+    cdef public Beat beat
     cdef public bint shared
     cdef public unsigned long long mark
     cdef public Py_ssize_t ticks
+    cdef public unsigned long long stretch
+    cdef public unsigned long long before
+    cdef public Py_ssize_t repeats
     cdef public object lock
     cdef public object workspace
+    cdef public object capture
+    cdef public list scratches
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
-    cpdef object note_uses(self, tuple operands)
+    cpdef object note_uses(self, tuple operands, Py_ssize_t sequence)
+    cpdef object note_waiting(self)
     cpdef object finish(self, Launch launch, tuple numbers)
     cpdef object boundary(self)
     cpdef object send(self, str reason)

@@ -17,12 +17,13 @@ from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.memo import Graph, Memo, Window
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.launch.cuda.words import MASK, Words
+from slipstream.core.native.beats import Beat
 from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Spec, Storage, TensorBase
 
-__all__ = ["Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Spec", "Storage",
+__all__ = ["Beat", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Spec", "Storage",
            "Window", "Words"]
 
 # A window has at least and at most so many launches where its content decides.
@@ -30,6 +31,10 @@ LEAST = 8
 MOST = 64
 # One in so many pairs of neighbours ends a window.
 RARITY = 31
+# A graph's launch has a cost of its own, whatever it holds: where what lies between two known
+# points came back so many times in a row, windows span such stretches until they are so long.
+STEADY = 16
+LONG = 32
 # Fewer launches than this cost less one by one than as a graph.
 SHORT = 3
 
@@ -39,7 +44,9 @@ class Queue:
 
     ``stream`` is the driver's handle; ``number`` counts the streams of the device;
     ``sequence`` counts what was recorded; ``deferred`` is False where the handle was given away
-    or came from outside: then every launch is sent at once.
+    or came from outside: then every launch is sent at once; ``workspace`` is memory for library
+    calls, made when it is first wanted; ``capture`` what launches become nodes of, while a user
+    captures a graph; ``scratches`` memory of the op that is recorded, where streams are several.
     """
 
     owner: Any
@@ -56,12 +63,18 @@ class Queue:
     sending: bool
     recording: bool
     asleep: bool
+    beat: Beat
     shared: bool
     mark: int
     ticks: int
+    stretch: int
+    before: int
+    repeats: int
     spare: Window
     lock: Any
     workspace: Any
+    capture: Any
+    scratches: list[int]
 
     def __init__(self, owner: Any, stream: int, number: int) -> None:
         self.owner = owner
@@ -80,11 +93,19 @@ class Queue:
         self.sending = False
         self.recording = False
         self.asleep = True
+        self.beat = Beat()
         self.shared = False
         self.mark = 0
         self.ticks = 0
+        # The hash of the kernels since the last known point, that of the stretch before, and how
+        # many times in a row they were the same.
+        self.stretch = 0
+        self.before = 0
+        self.repeats = 0
         # Memory that library calls of this stream may use; made when it is first wanted.
         self.workspace = None
+        self.capture = None
+        self.scratches = []
         # One thread at a time sends: the driver is called without the interpreter's lock.
         self.lock = threading.RLock()
 
@@ -108,7 +129,9 @@ class Queue:
             self.record_operands(launch, operands, numbers)
             return
         if self.shared:
-            self.note_uses(operands)
+            self.note_uses(operands, self.sequence + 1)
+        if self.capture is not None:
+            self.capture.hold(operands)
         self.finish(launch, numbers)
         if exported:
             self.send("exported storage")
@@ -131,28 +154,25 @@ class Queue:
 
     def mend(self) -> None:
         """Leave the window as it was before a record that was interrupted."""
-        window: Window = self.window
-        count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
-        if self.simulated:
-            count = min(count, len(window.moments))
-        for steps, kept in ((window.launches, count), (window.ends, count),
-                            (window.sites, 2 * count), (window.moments, count)):
-            del steps[kept:]
-        window.words.cut(window.ends[-1] if count else 0)
-        window.key = self.mark = 0
-        for launch in window.launches:
-            self.mark = launch.mark
-            window.key = mixed(window.key, self.mark)
+        self.mark = mended(self.window, self.simulated)
         # Whether the last one was counted is not known: numbers may be left out, not used twice.
         self.sequence += 1
+        self.repeats = 0
         self.recording = False
+        self.note_waiting()
 
-    def note_uses(self, operands: tuple[Any, ...]) -> None:
-        """Tell the allocator which blocks this stream uses, where there are several streams."""
+    def note_waiting(self) -> None:
+        """Tell the watch how many launches have not gone out."""
+        self.beat.note_waiting(len(self.window.launches) - self.window.drained)
+
+    def note_uses(self, operands: tuple[Any, ...], sequence: int) -> None:
+        """Tell the allocator which blocks a launch uses, where there are several streams."""
         memory = self.owner.memory
         for tensor in operands:
             if tensor.storage.owner == self.owner.owner:
-                memory.used(tensor.storage.address, self.number, self.sequence + 1)
+                memory.used(tensor.storage.address, self.number, sequence)
+        while self.scratches:
+            memory.used(self.scratches.pop(), self.number, sequence)
 
     def finish(self, launch: Launch, numbers: tuple[Any, ...]) -> None:
         """Add the launch whose addresses are written, and send where a window ends."""
@@ -177,27 +197,39 @@ class Queue:
         if cython.compiled:
             # In C it wraps by itself.
             key = key * prime + mark
+            self.stretch = self.stretch * prime + mark
         else:
             key = mixed(key, mark)
+            self.stretch = mixed(self.stretch, mark)
         window.key = key
         self.sequence += 1
         if not cython.compiled:
             self.recording = False
-        if self.asleep:
+        self.beat.record()
+        if not cython.compiled and self.asleep:
             self.asleep = False
             watchdog.wake.set()
         count: cython.Py_ssize_t = len(window.launches)
-        if count >= MOST or not self.deferred:
+        if count >= MOST or not self.deferred or self.capture is not None:
             self.send("")
         elif count >= LEAST and mark != self.mark:
             # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
-            if ((mark ^ (self.mark * 40503)) >> 5) & RARITY == 0:
+            rarity: cython.ulonglong = RARITY
+            pair: cython.ulonglong = (mark ^ (self.mark * 40503)) >> 5
+            if pair & rarity == 0:
                 self.send("")
         self.mark = mark
 
     def boundary(self) -> None:
         """End the window at a point that the framework knows, if that is worth while."""
-        if len(self.window.launches) >= LEAST:
+        count: cython.Py_ssize_t = len(self.window.launches)
+        if self.stretch == self.before:
+            self.repeats += 1
+        else:
+            self.repeats = 0
+            self.before = self.stretch
+        self.stretch = 0
+        if count >= LONG or (count >= LEAST and self.repeats < STEADY):
             self.send("")
 
     def send(self, reason: str) -> None:
@@ -219,6 +251,7 @@ class Queue:
                 self.dispatch(window, reason)
             finally:
                 self.sending = False
+                self.note_waiting()
                 self.owner.sent(window)
                 self.spare = window
         self.owner.check()
@@ -241,6 +274,9 @@ class Queue:
         count: cython.Py_ssize_t = len(window.launches)
         graph: Graph | None = None
         self.owner.enter()
+        if self.capture is not None:
+            self.capture.take(self, window)
+            return
         self.counts.windows += 1
         if not self.owner.memo:
             reason = "memo off"
@@ -300,13 +336,18 @@ class Queue:
         with self.lock:
             if self.sending or len(self.window.launches) == self.window.drained:
                 return
-            self.sending = True
-            try:
-                self.owner.enter()
-                self.launch_rest(self.window, "drained")
-            finally:
-                self.sending = False
+            self.drain_now()
         self.owner.check()
+
+    def drain_now(self) -> None:
+        """Drain; the lock is held."""
+        self.sending = True
+        try:
+            self.owner.enter()
+            self.launch_rest(self.window, "drained")
+        finally:
+            self.sending = False
+            self.note_waiting()
 
     def tick(self) -> bool:
         """The watchdog's look: whether anything was recorded since the last."""
@@ -322,14 +363,25 @@ class Queue:
             return
         try:
             if not self.sending and not self.recording:
-                self.sending = True
-                try:
-                    self.owner.enter()
-                    self.launch_rest(self.window, "drained")
-                finally:
-                    self.sending = False
+                self.drain_now()
         finally:
             self.lock.release()
+
+
+def mended(window: Window, simulated: bool) -> int:
+    """Cut a window behind its last whole record; the mark of that launch."""
+    count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
+    if simulated:
+        count = min(count, len(window.moments))
+    for steps, kept in ((window.launches, count), (window.ends, count),
+                        (window.sites, 2 * count), (window.moments, count)):
+        del steps[kept:]
+    window.words.cut(window.ends[-1] if count else 0)
+    mark = window.key = 0
+    for launch in window.launches:
+        mark = launch.mark
+        window.key = mixed(window.key, mark)
+    return mark
 
 
 def mixed(key: int, mark: int) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -28,17 +30,23 @@ class Piece:
 
 
 class Staging:
-    """A ring of pinned pieces; the host waits only where a piece's last copy is not done."""
+    """A ring of pinned pieces; the host waits only where a piece's last copy is not done.
+
+    In both directions the host moves one piece's bytes while the next ones are copied.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.pieces: list[Piece] = []
         self.turn = 0
+        # The driver is called without the interpreter's lock.
+        self.lock = threading.RLock()
 
     def piece(self) -> Piece:
-        """The next piece, free to be written."""
+        """The piece that was used longest ago, free to be written."""
         if len(self.pieces) < PIECES:
             self.pieces.append(Piece(self.driver))
+            self.turn = len(self.pieces) - 1
             return self.pieces[-1]
         self.turn = (self.turn + 1) % PIECES
         found = self.pieces[self.turn]
@@ -46,28 +54,56 @@ class Staging:
             self.driver.wait_event(found.event)
         return found
 
+    def copy(self, piece: Piece, target: int, source: int, nbytes: int, how: tuple[str, int]
+             ) -> None:
+        """Submit a piece's copy; ``how``: its kind and stream."""
+        self.driver.copy(target, source, nbytes, *how)
+        self.driver.record_event(piece.event, how[1])
+        piece.used = True
+
     def write(self, target: int, data: Any, stream: int) -> None:
         """Copy a contiguous buffer to the device in stream order."""
         source = np.frombuffer(data, np.uint8) if not isinstance(data, np.ndarray) else data
         source = source.reshape(-1).view(np.uint8)
-        for start in range(0, source.size, PIECE):
-            part = source[start:start + PIECE]
-            piece = self.piece()
-            ctypes.memmove(piece.address, part.ctypes.data, part.size)
-            self.driver.copy(target + start, piece.address, part.size, TO_DEVICE, stream)
-            self.driver.record_event(piece.event, stream)
-            piece.used = True
+        with self.lock:
+            for start in range(0, source.size, PIECE):
+                part = source[start:start + PIECE]
+                piece = self.piece()
+                ctypes.memmove(piece.address, part.ctypes.data, part.size)
+                self.copy(piece, target + start, piece.address, part.size, (TO_DEVICE, stream))
 
     def read(self, source: int, nbytes: int, stream: int) -> bytes:
         """Bytes of the device, once the stream has written them."""
-        parts = []
-        for start in range(0, nbytes, PIECE):
-            size = min(PIECE, nbytes - start)
-            piece = self.piece()
-            self.driver.copy(piece.address, source + start, size, TO_HOST, stream)
-            self.driver.record_event(piece.event, stream)
-            self.driver.wait_event(piece.event)
-            parts.append(ctypes.string_at(piece.address, size))
-        if not parts:
+        if not nbytes:
             self.driver.wait_stream(stream)
-        return b"".join(parts)
+            return b""
+        if nbytes <= PIECE:
+            with self.lock:
+                piece = self.piece()
+                self.copy(piece, piece.address, source, nbytes, (TO_HOST, stream))
+                self.driver.wait_event(piece.event)
+                return ctypes.string_at(piece.address, nbytes)
+        held = bytearray(nbytes)
+        self.read_into((ctypes.c_char * nbytes).from_buffer(held), source, nbytes, stream)
+        return bytes(held)
+
+    def read_into(self, target: Any, source: int, nbytes: int, stream: int) -> None:
+        """Copy bytes of the device to the host's memory, once the stream has written them."""
+        address = target if isinstance(target, int) else ctypes.addressof(target)
+        flying: deque[tuple[Piece, int, int]] = deque()
+        with self.lock:
+            for start in range(0, nbytes, PIECE):
+                if len(flying) == PIECES:
+                    self.land(address, flying.popleft())
+                size = min(PIECE, nbytes - start)
+                piece = self.piece()
+                self.copy(piece, piece.address, source + start, size, (TO_HOST, stream))
+                flying.append((piece, start, size))
+            while flying:
+                self.land(address, flying.popleft())
+
+    def land(self, target: int, flying: tuple[Piece, int, int]) -> None:
+        """Wait for a piece's copy and move its bytes to where they belong."""
+        piece, start, size = flying
+        self.driver.wait_event(piece.event)
+        ctypes.memmove(target + start, piece.address, size)

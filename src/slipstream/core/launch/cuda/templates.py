@@ -26,16 +26,19 @@ class TemplateKernel(Kernel):
     launches: list[Launch]
     order: tuple[int, ...]
     alignment: int
-    own: Kernel
+    make_own: Any
+    own: Kernel | None
     own_binding: Any
 
     def __init__(self, name: str, launches: list[Launch], order: tuple[int, ...],
-                 own: tuple[Kernel, Any]) -> None:
+                 make_own: Any) -> None:
         self.name = name
         self.launches = launches
         self.order = order
         self.alignment = 16
-        self.own, self.own_binding = own
+        self.make_own = make_own
+        self.own = None
+        self.own_binding = None
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the library's kernels, or ours where an address does not fit."""
@@ -43,27 +46,30 @@ class TemplateKernel(Kernel):
         queue: Queue = backend.queue()
         tensor: TensorBase
         storage: Storage
-        exported: cython.bint = False
         fits: cython.bint = True
         for operand in operands:
             tensor = operand
             storage = tensor.storage
             if (storage.address + tensor.offset * tensor.spec.itemsize) % self.alignment:
                 fits = False
-            if storage.exported:
-                exported = True
         for number in numbers:
             if number != 1:
                 fits = False
         if not fits:
-            plan.binding = self.own_binding
-            self.own.run(plan, operands, numbers)
+            self.run_own(plan, operands, numbers)
             return
         space: cython.size_t = backend.workspace()
         for launch in self.launches:
             self.record(queue, launch, operands, space)
-        if exported:
-            queue.send("exported storage")
+
+    def run_own(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Launch our own kernel."""
+        own: Kernel | None = self.own
+        if own is None:
+            own, self.own_binding = self.make_own(plan)
+            self.own = own
+        plan.binding = self.own_binding
+        own.run(plan, operands, numbers)
 
     def record(self, queue: Queue, launch: Launch, operands: tuple[Any, ...],
                space: cython.size_t) -> None:

@@ -51,6 +51,7 @@ cdef class Words:
     cdef Py_ssize_t room
     cdef unsigned long long *data
     cpdef void append(self, unsigned long long word)
+    cpdef bint replace(self, Py_ssize_t place, unsigned long long word)
     cpdef object append_number(self, str cls, object value)
     cpdef void append_double(self, double value)
     cpdef void append_float(self, double value)

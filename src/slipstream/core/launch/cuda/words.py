@@ -51,8 +51,22 @@ class Words:
             self.items.append(word & MASK)
         self.length += 1
 
+    def replace(self, place: cython.Py_ssize_t, word: cython.ulonglong) -> bool:
+        """Write the word at a place that is there; whether it was another."""
+        if cython.compiled:
+            if self.data[place] == word:
+                return False
+            self.data[place] = word
+            return True
+        before = self.items[place]
+        self.items[place] = word & MASK
+        return before != self.items[place]
+
     def append_number(self, cls: str, value: Any) -> None:
-        """Add a run-time number of a class that numbers have: b1, i64, f32, f64, c128."""
+        """Add a run-time number of a class that numbers have.
+
+        b1, i64, f32, f64, c128; seed and base of a stream of random numbers.
+        """
         if cls == "f64":
             self.append_double(value)
         elif cls == "f32":

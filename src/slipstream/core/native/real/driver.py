@@ -16,7 +16,7 @@ from slipstream.core.native.real.streams import StreamCalls
 
 COUNTED = ("kernel_launches", "graph_launches", "graph_kernel_nodes", "node_updates", "captures",
            "instantiations", "copies", "fills", "allocations", "synchronizations",
-           "event_records", "compilations")
+           "event_records", "compilations", "library_questions")
 
 
 class RealDriver(Devices, DeviceMemoryCalls, StreamCalls, KernelCalls, GraphCalls, Driver):
@@ -34,10 +34,6 @@ class RealDriver(Devices, DeviceMemoryCalls, StreamCalls, KernelCalls, GraphCall
     def statistics(self) -> dict[str, int]:
         """Counts since start."""
         return {name: self.counts[name] for name in COUNTED}
-
-    def matmul_stand_in(self, stream: int, call: Any, reads: Any = (), writes: Any = ()) -> None:
-        """There is no stand-in here: the library itself is called."""
-        raise NotImplementedError("the real driver calls the library")
 
 
 __all__ = ["RealDriver", "cu"]

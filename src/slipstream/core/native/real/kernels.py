@@ -67,6 +67,14 @@ class KernelCalls(Checked):
                                     getattr(FUNCTION, f"CU_FUNC_ATTRIBUTE_{theirs}"), function))
                 for ours, theirs in names.items()}
 
+    def function_name(self, function: int) -> str:
+        """A kernel's name; empty before CUDA 12.3, which knows no names."""
+        ask = getattr(cu, "cuFuncGetName", None)
+        if ask is None:
+            return ""
+        status, name = ask(function)
+        return "" if status else bytes(name).decode(errors="replace")
+
     def set_dynamic_shared(self, function: int, nbytes: int) -> None:
         """Allow a kernel more dynamic shared memory."""
         self.call("cuFuncSetAttribute", function,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 from cuda.bindings import driver as cu
@@ -31,7 +32,7 @@ def described(driver: Checked, node: Any) -> tuple[int, Any, bytes]:
     """A kernel node as (function, (grid, block, shared), parameter block)."""
     node_parameters = driver.call("cuGraphKernelNodeGetParams", node)
     function = node_parameters.func
-    places = parameter_places(function)
+    places = parameter_places(int(function))
     nbytes = max((offset + size for offset, size in places), default=0)
     block = bytearray(nbytes)
     if places:
@@ -43,8 +44,9 @@ def described(driver: Checked, node: Any) -> tuple[int, Any, bytes]:
     return int(function), (grid, threads, node_parameters.sharedMemBytes), bytes(block)
 
 
-def parameter_places(function: Any) -> list[tuple[int, int]]:
-    """(offset, size) of each parameter of a kernel."""
+@functools.cache
+def parameter_places(function: int) -> list[tuple[int, int]]:
+    """(offset, size) of each parameter of a kernel; kernels of libraries are never unloaded."""
     places: list[tuple[int, int]] = []
     while True:
         status, offset, size = cu.cuFuncGetParamInfo(function, len(places))

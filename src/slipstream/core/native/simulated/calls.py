@@ -65,6 +65,7 @@ class Base(Driver):
 
     def __init__(self, options: SimulatedCard | None = None) -> None:
         self.options = options or settings.simulated
+        self.has_library = self.options.library
         self.toolchain = Toolchain(self.options.compiler)
         self.engine: Engine = engine_for(self.toolchain)
         self.calls: Counter[str] = Counter()
@@ -96,7 +97,7 @@ class Base(Driver):
         """Counts since start: those of every driver, and how often each method was called."""
         names = ("kernel_launches", "graph_launches", "graph_kernel_nodes", "node_updates",
                  "captures", "copies", "fills", "allocations", "synchronizations",
-                 "event_records", "compilations")
+                 "event_records", "compilations", "library_questions")
         return {**dict.fromkeys(names, 0), **self.counts, **self.calls}
 
     def virtual_time(self) -> float:

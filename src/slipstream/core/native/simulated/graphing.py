@@ -102,6 +102,16 @@ class GraphCalls(CaptureCalls):
         ordinal = self.current("instantiate").ordinal
         return self.add(Executable(self.find(Graph, graph, "instantiate"), ordinal))
 
+    def stamp_executable(self, executable: int, stamps: list[Any]) -> None:
+        """Check a graph's nodes against the blocks that lived at (site, moment) of each."""
+        self.find(Executable, executable, "stamp_executable").stamps = stamps
+
+    def moments_needed(self) -> int:
+        """The oldest moment that work still to run, or to be launched again, knows."""
+        kept = [moment for each in self.objects.values() if isinstance(each, Executable)
+                for _, moment in each.stamps or ()]
+        return min([super().moments_needed(), *kept])
+
     @driver_call
     def destroy_executable(self, executable: int) -> None:
         """Give back an executable graph; a launch in flight still finishes."""
@@ -116,7 +126,7 @@ class GraphCalls(CaptureCalls):
         if target.capture is not None:
             self.add_captured(target, "launch_graph", child=found.graph.copy())
             return
-        stamps = stamps or [(self.site, self.moment)] * len(found.graph.nodes)
+        stamps = stamps or found.stamps or [(self.site, self.moment)] * len(found.graph.nodes)
         if len(stamps) != len(found.graph.nodes):
             raise DriverError("launch_graph", "INVALID_VALUE",
                               f"{len(stamps)} stamps for {len(found.graph.nodes)} nodes")

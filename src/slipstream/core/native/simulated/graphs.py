@@ -145,6 +145,8 @@ class Executable:
         self.handle = 0
         self.ordinal = ordinal
         self.graph = graph.copy()
+        # (site, moment) of each top node, where launches do not bring their own.
+        self.stamps: list[Any] | None = None
         self.actions: list[Action] = []
         self.shape = Shape()
         self.spans: dict[int, tuple[int, int]] = {}

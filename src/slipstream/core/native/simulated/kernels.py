@@ -11,6 +11,7 @@ from slipstream.core.native.driver import DriverError
 from slipstream.core.native.simulated.calls import driver_call
 from slipstream.core.native.simulated.devices import CARDS, KIB
 from slipstream.core.native.simulated.images import HEADER, ROW, TABLE, Image, build, rewriting
+from slipstream.core.native.simulated.library import SimulatedLibrary
 from slipstream.core.native.simulated.streams import StreamCalls
 from slipstream.core.native.simulated.working import KernelAction
 
@@ -100,6 +101,16 @@ class KernelCalls(StreamCalls):
         major, minor = CARDS[self.options.model][1]
         return {"registers": REGISTERS, "shared": found.static_shared, "local": 0, "constant": 0,
                 "max_threads": found.max_threads, "binary": 10 * major + minor}
+
+    @driver_call
+    def function_name(self, function: int) -> str:
+        """A kernel's name."""
+        return self.find(Function, function, "function_name").name
+
+    def product_library(self) -> Any:
+        """What stands in cuBLASLt's place on the current context's device."""
+        major, minor = CARDS[self.options.model][1]
+        return SimulatedLibrary(self, f"sm_{major}{minor}")
 
     @driver_call
     def set_dynamic_shared(self, function: int, nbytes: int) -> None:

@@ -1,0 +1,29 @@
+"""Tickets: words on which the blocks of a launch count who comes last.
+
+They are zero before and after each launch: the block that comes last leaves them so.  Every stream
+has its own; they are no block of the allocator's, so that it counts none.
+"""
+
+from __future__ import annotations
+
+from slipstream.core.native.driver import Driver
+
+# How many rows or tiles of a launch may be shared by several blocks.
+TICKETS = 4096
+
+
+class Tickets:
+    """The tickets of a device's streams."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.addresses: dict[int, int] = {}
+
+    def of(self, number: int, stream: int) -> int:
+        """The address of a stream's tickets; ``number`` is what its device calls it."""
+        found = self.addresses.get(number)
+        if found is None:
+            found = self.driver.allocate(4 * TICKETS)
+            self.driver.fill(found, 0, 4, TICKETS, stream)
+            self.addresses[number] = found
+        return found

@@ -1,0 +1,84 @@
+"""What `slipstream doctor` says of CUDA: what is there, and one line for what is amiss."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import slipstream as ss
+from slipstream.cli import doctor
+from slipstream.core.api.cuda import installation
+from slipstream.core.native.driver import DriverError
+from slipstream.core.native.drivers import drivers
+from slipstream.core.vocab import optional
+
+
+def test_the_simulated_cards_are_told(restart: Any) -> None:
+    restart(model="A100", devices=3, memory=2 << 30)
+    found = doctor.report()["gpu"]
+    assert (found["driver"], len(found["cards"]), found["faults"]) == ("simulated", 3, [])
+    card = found["cards"][0]
+    assert "A100" in card["name"]
+    assert (card["capability"], card["memory_gib"]) == ([8, 0], 2.0)
+    assert not ss.cuda.is_initialized()
+    text = doctor.as_text(doctor.report())
+    for words in ("driver ", "simulated, CUDA ", "card 2", "A100", "2.0 GiB", "capability 8.0",
+                  "kept, "):
+        assert words in text
+    assert "missing: lib" not in text
+
+
+def test_kept_kernels_are_counted(restart: Any, tmp_path: Any,
+                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    restart()
+    monkeypatch.setattr(installation, "folder", lambda: tmp_path)
+    monkeypatch.setattr(installation, "kept_files", lambda: [(0.0, 3 << 20, tmp_path)] * 2)
+    assert installation.cache() == {"folder": str(tmp_path), "kernels": 2, "mib": 6.0}
+
+
+def test_what_is_too_old_is_said_with_the_mend() -> None:
+    old = {"name": "Tesla V100", "capability": [7, 0]}
+    new = {"name": "NVIDIA H100", "capability": [9, 0]}
+    assert installation.too_old(13000, [new]) == []
+    driver, card = installation.too_old(12040, [new, old])
+    assert "CUDA 12.4" in driver
+    assert "install NVIDIA's driver, 580" in driver
+    assert card.startswith("card 1, Tesla V100, is too old")
+    assert "7.5" in card
+
+
+@pytest.mark.parametrize(("failure", "mend"), [
+    (ImportError("No module named 'cuda'"), "pip install 'slipstream[cuda]'"),
+    (OSError("libcuda.so.1: cannot open"), "install NVIDIA's driver, 580 or newer"),
+    (DriverError("cuInit", "NO_DEVICE"), "CUDA_VISIBLE_DEVICES"),
+    (DriverError("cuInit", "UNKNOWN", "strange"), "strange")])
+def test_what_is_missing_is_said_with_the_mend(failure: Exception, mend: str,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> Any:
+        raise failure
+
+    before = drivers.found
+    monkeypatch.setattr(optional, "load", load)
+    monkeypatch.setattr("slipstream.core.vocab.settings.settings.driver", "real")
+    try:
+        drivers.use(None)
+        assert not drivers.available()
+        assert mend in drivers.missing
+        assert "\n" not in drivers.missing
+        with pytest.raises(RuntimeError, match="CUDA is not available"):
+            drivers.current()
+        found = installation.installation()
+        assert found["driver"] is None
+        assert found["cards"] == []
+        (fault,) = found["faults"]
+        assert mend in fault
+    finally:
+        drivers.use(before)
+
+
+def test_the_report_is_plain_data(capsys: pytest.CaptureFixture[str]) -> None:
+    text = json.dumps(doctor.report())
+    assert json.loads(text)["gpu"]["cache"]["folder"]
+    assert capsys.readouterr().out == ""
