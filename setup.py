@@ -36,6 +36,9 @@ DIRECTIVES = {
     # Lists and tuples keep Python's indexing: negative places, and IndexError past the end.
     "boundscheck": True,
     "wraparound": True,
+    # A field of a record made by hand may be None: that is an AttributeError, never a crash.
+    # Modules whose objects users never hold turn it off in their first line.
+    "nonecheck": True,
     "initializedcheck": False,
     "cdivision": True,
     "binding": True,
@@ -186,9 +189,28 @@ class BuildCore(build_ext):
             extension.sources = [os.path.relpath(path, ROOT) for path in made.sources]
             extension.depends = [str(MIRROR / path) for path in made.depends]
             self.add_flags(extension, loops)
+        self.stale = [each.name for each in self.extensions if self.is_stale(each)]
+        self.begun = 0
         super().run()
         if self.inplace:
             self.remove_orphans()
+
+    def is_stale(self, extension: Extension) -> bool:
+        """Tell whether an extension has to be compiled."""
+        target = Path(self.get_ext_fullpath(extension.name))
+        inputs = [*extension.sources, *extension.depends]
+        return bool(self.force) or not target.exists() or (
+            target.stat().st_mtime < newest(inputs))
+
+    def tell(self, name: str) -> None:
+        """Say how far the compilation is: on a terminal in place, else at every tenth module."""
+        if name not in self.stale:
+            return
+        self.begun += 1
+        count, terminal = len(self.stale), sys.stdout.isatty()
+        if terminal or self.begun % 10 == 0 or self.begun == count:
+            end = "\r" if terminal and self.begun < count else "\n"
+            print(f"compiling {self.begun} of {count}", end=end, flush=True)
 
     def cythonized(self) -> list[Extension]:
         """Generate C where a module or a .pxd that it cimports changed; return what was made.
@@ -223,6 +245,7 @@ class BuildCore(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Compile one extension, the loops it links with first."""
+        self.tell(ext.name)
         loops = [str(path) for path in getattr(ext, "loops", [])]
         with ThreadPoolExecutor(self.parallel) as pool:
             objects = list(pool.map(self.loop_object, loops))

@@ -247,7 +247,7 @@ def verdict(figure: Figure) -> str:
     """Return how a figure stands to its bar."""
     if figure.value is None:
         return "not there"
-    return "ok" if figure.value <= figure.bar else "above"
+    return "ok" if figure.value <= figure.bar else "missed"
 
 
 def as_time(nanoseconds: float | None) -> str:

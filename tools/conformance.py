@@ -79,6 +79,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--ops", help="regular expression that operators' names have to contain: "
                                       "runs operators alone and writes no page")
     parser.add_argument("--peer", type=Path, help="a Python that has PyTorch (default: own venv)")
+    parser.add_argument("--fetch", action="store_true",
+                        help="install PyTorch for the scripts alone, where there is no harness")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     return parser.parse_args()
 
@@ -106,8 +108,14 @@ def from_here(python: Path) -> Iterator[Part]:
 def main() -> int:
     """Run what is there; the status tells whether everything passed."""
     options = parse_arguments()
-    python = options.peer or peer.prepare()
     there = (options.shared / "oracle").exists()
+    if not there and not options.peer and not peer.ready():
+        print(f"no harness in {options.shared} (--shared FOLDER names another place): what is left "
+              "are the scripts of conformance/, beside PyTorch, which has to be downloaded.  To "
+              "run these: make conformance ARGS=--fetch", file=sys.stderr)
+        if not options.fetch:
+            return 2
+    python = options.peer or peer.prepare()
     parts = list(from_harness(python, options)) if there else []
     parts += [] if options.ops else list(from_here(python))
     for fault in (fault for part in parts for fault in part.faults):

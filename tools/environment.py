@@ -108,6 +108,9 @@ def prepare() -> None:
     if changed(installed, install_key()):
         print("installing into .venv ...", flush=True)
         pip_install(*BUILD_NEEDS)
+        if compiler():
+            # By itself first, for pip would keep its progress to itself.
+            run(PYTHON, "setup.py", "--quiet", "build_ext", "--inplace")
         pip_install("--no-build-isolation", "--editable", f".[{EXTRAS}]")
         installed.write_text(install_key())
         built.write_text(build_key())

@@ -15,13 +15,18 @@ NEEDS = ["torch==2.13.0", "numpy>=2", "scipy", "pytest", "hypothesis", "expectte
 BARE = ["tokenizers>=0.20", MODEL]
 
 
+def ready() -> bool:
+    """Tell whether PyTorch was installed already."""
+    return not changed(VENV / "installed.stamp", " ".join([*NEEDS, *BARE]))
+
+
 def prepare() -> Path:
     """Return the peer's Python; install first where that was not done."""
-    stamp, key = VENV / "installed.stamp", " ".join([*NEEDS, *BARE])
+    key = " ".join([*NEEDS, *BARE])
     create_environment(VENV)
-    if changed(stamp, key):
+    if not ready():
         print("installing PyTorch into .venv-torch ...", flush=True)
         pip_install(*NEEDS, python=PYTHON)
         pip_install("--no-deps", *BARE, python=PYTHON)
-        stamp.write_text(key)
+        (VENV / "installed.stamp").write_text(key)
     return PYTHON

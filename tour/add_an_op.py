@@ -14,6 +14,7 @@ import numpy as np
 
 import slipstream as ss
 from slipstream.core.api.install import functions, install_op
+from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import POINTWISE, Entry
@@ -27,6 +28,7 @@ def main() -> None:
         formula=lambda self, scale: self / (self.abs() + scale),
         gradient={"self": lambda g, self, scale: g * scale / ((self.abs() + scale) ** 2)},
         promotion=promotion.floating, path="softratio", inplace=True, out=True,
+        samples=samples.unary, dtypes=("float",),
         reference=lambda x, scale=1: x / (np.abs(x) + scale),
         doc="self / (|self| + scale).",
     ))

@@ -15,15 +15,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError:
+    sys.exit("make gpu measures beside PyTorch on a card, and this Python has no PyTorch: install "
+             "one built for CUDA, .venv/bin/pip install torch, and run it again.  Without a card "
+             "there is make bench, on the CPU.")
 from rich.console import Console
 from rich.table import Table
 
-from gpu import devices, hosts
+from gpu import devices, hosts, tables
 from gpu.timing import Row
 
-README = Path(__file__).resolve().parent.parent.parent / "README.md"
-BEGINS, ENDS = "<!-- gpu begins -->", "<!-- gpu ends -->"
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 PARTS = {
     "adds": hosts.adds, "backwards": hosts.backwards, "training": hosts.training,
@@ -45,29 +48,10 @@ def show(rows: list[Row]) -> None:
         table.add_column(title)
     for row in rows:
         bar = "-" if row.bar is None else f"≤ {row.bar:g}" if row.bar > 0 else f"≥ {-row.bar:g}"
-        peer = "-" if row.peer is None else f"{row.peer:.4g} {row.unit}"
-        table.add_row(row.what, f"{row.ours:.4g} {row.unit}", peer, f"{row.value:.3g}", bar,
+        ours, peer = (tables.quantity(value, row.unit) for value in (row.ours, row.peer))
+        table.add_row(row.what, ours, peer, f"{row.value:.3g}", bar,
                       "ok" if row.met else "missed")
     Console(width=150).print(table)
-
-
-def write_readme(known: dict, device: str) -> None:
-    """Put the figures into the README, losses included."""
-    when = f"Measured {time.strftime('%Y-%m-%d')} on {device}"
-    lines = ["", f"{when}; PyTorch {torch.__version__} in the same run.", "",
-             "| | ours | PyTorch | value | bar | |", "|---|---|---|---|---|---|"]
-    for part in known.values():
-        for row in part["rows"]:
-            bar, peer, unit = row["bar"], row["peer"], row["unit"]
-            bound = "-" if bar is None else f"≤ {bar:g}" if bar > 0 else f"≥ {-bar:g}"
-            theirs = "-" if peer is None else f"{peer:.4g} {unit}"
-            verdict = "ok" if row["met"] else "missed"
-            lines.append(f"| {row['what']} | {row['ours']:.4g} {unit} | {theirs} | "
-                         f"{row['value']:.3g} | {bound} | {verdict} |")
-    text = README.read_text()
-    head, _, rest = text.partition(BEGINS)
-    _, _, tail = rest.partition(ENDS)
-    README.write_text(head + BEGINS + "\n".join([*lines, "", ""]) + ENDS + tail)
 
 
 def main() -> int:
@@ -76,7 +60,8 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--readme", action="store_true", help="write the figures to the README")
+    parser.add_argument("--readme", action="store_true",
+                        help="write the figures to the README and benchmarks/README.md")
     options = parser.parse_args()
     path = options.out or RESULTS / f"gpu-{commit()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +79,9 @@ def main() -> int:
         path.write_text(json.dumps(known, indent=1, ensure_ascii=False))
         show(rows)
     if options.readme:
-        write_readme(known, torch.cuda.get_device_name())
+        card = torch.cuda.get_device_name()
+        tables.write(known, f"Measured {time.strftime('%Y-%m-%d')} on {card}; PyTorch "
+                            f"{torch.__version__} in the same run.")
     return 0
 
 

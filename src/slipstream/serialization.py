@@ -169,8 +169,8 @@ class _Writer:
 
     def encode_container(self, value: Any, where: str) -> dict[str, Any]:
         """The node for a dict, list, tuple or shape."""
-        kind = ("dict" if isinstance(value, dict) else
-                {list: "list", tuple: "tuple", ss.Size: "size"}.get(type(value)))
+        words: dict[type, str] = {list: "list", tuple: "tuple", ss.Size: "size"}
+        kind = "dict" if isinstance(value, dict) else words.get(type(value))
         if kind is None:
             raise TypeError(f"{where} is a {type(value).__name__}, which cannot be saved: files "
                             "hold data, never code")

@@ -62,7 +62,7 @@ def test_missing_digits_are_told_of(capsys, monkeypatch):
     status, _, err = run(capsys)
     assert status == 1
     assert err.count("\n") == 1
-    assert "pip install 'slipstream[demo]'" in err
+    assert "pip install -e '.[demo]'" in err
 
 
 def test_a_missing_gpu_is_told_of(capsys, monkeypatch):

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Protocol
 
+import slipstream as ss
 from slipstream.cli import demo, doctor, run
 
 
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor, "run": run}
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(prog="slipstream", description="A tensor runtime.")
+    parser.add_argument("--version", action="version", version=f"slipstream {ss.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.SUMMARY))

@@ -97,8 +97,9 @@ def cuda_available() -> bool:
 def chosen_device(name: str) -> str:
     """The device that ``--device`` means; raises RuntimeError if there is none such here."""
     if name == "cuda" and not cuda_available():
-        raise RuntimeError("no CUDA device can be used here: see `slipstream doctor`, or run with "
-                           "--device cpu")
+        raise RuntimeError("no CUDA device can be used here: `slipstream doctor` says what is "
+                           "missing; SLIPSTREAM_DRIVER=sim runs it on a simulated card, slowly; "
+                           "or run with --device cpu")
     return ("cuda" if cuda_available() else "cpu") if name == "auto" else name
 
 

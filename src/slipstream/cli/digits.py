@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import slipstream as ss
+from slipstream.core.vocab.optional import install_command
 
 PLACE = "sklearn/datasets/data/digits.csv.gz"
 SIDE = 8
@@ -40,7 +41,7 @@ def digits_file() -> Path:
         path = Path(PLACE)
     if not path.is_file():
         raise FileNotFoundError("the digits come with scikit-learn, which is not installed here: "
-                                "pip install 'slipstream[demo]'")
+                                f"{install_command('demo')}")
     return path
 
 

@@ -20,8 +20,11 @@ from typing import Any
 
 import numpy
 
+import slipstream as ss
 from slipstream import _uncompiled
 from slipstream.core.api.cuda.installation import installation
+from slipstream.core.vocab.optional import install_command
+from slipstream.core.vocab.settings import settings
 
 SUMMARY = "say how the core runs here and what the machine offers"
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -33,9 +36,10 @@ OPTIONAL = {
 }
 CUDA_LIBRARIES = {
     "libcuda": "the driver: install NVIDIA's driver, 580 or newer",
-    "libnvrtc": "pip install 'slipstream[cuda]'",
-    "libcublasLt": "pip install 'slipstream[cuda]'",
+    "libnvrtc": install_command("cuda"),
+    "libcublasLt": install_command("cuda"),
 }
+BINDINGS = "cuda-bindings"
 SYSTEM_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -69,11 +73,20 @@ def report() -> dict[str, Any]:
         "cores": usable_cores(),
         "memory_gib": memory_gib(),
         "packages": {name: version_of(name) for name in OPTIONAL},
-        "cuda": {name: find_library(name) for name in CUDA_LIBRARIES},
+        "driver": {"kind": "sim" if simulated() else "real", "usable": ss.cuda.is_available()},
+        "cuda": {} if simulated() else {
+            BINDINGS: version_of(BINDINGS),
+            **{name: find_library(name) for name in CUDA_LIBRARIES},
+        },
         "gpu": installation(),
     }
     found["missing"] = missing(found)
     return found
+
+
+def simulated() -> bool:
+    """Tell whether the simulated driver stands in for a card's."""
+    return settings.driver == "sim"
 
 
 def core_state() -> dict[str, Any]:
@@ -96,7 +109,7 @@ def why_so(compiled: int, modules: int) -> str:
     if _uncompiled.wanted():
         return "SLIPSTREAM_CORE=uncompiled asks for the Python sources"
     if compiled == modules:
-        return "compiled modules were built when it was installed"
+        return "built at install"
     if compiled:
         return "some modules were not compiled: the build is older than the sources"
     return "no compiled modules: no C compiler was found when it was installed"
@@ -172,12 +185,13 @@ def missing(found: dict[str, Any]) -> list[str]:
     for name, use in OPTIONAL.items():
         if found["packages"][name] is None:
             lines.append(f"{name}, for {use}: pip install {name}")
-    if found["gpu"]["driver"] != "simulated":
-        for name, mend in CUDA_LIBRARIES.items():
-            if found["cuda"][name] is None:
-                lines.append(f"{name} (only for NVIDIA GPUs): {mend}")
-    if found["cuda"]["libcuda"] is not None or found["gpu"]["driver"] is not None:
-        # Without a driver's library the line above says it all.
+    for name, mend in {BINDINGS: install_command("cuda"), **CUDA_LIBRARIES}.items():
+        if name in found["cuda"] and found["cuda"][name] is None:
+            lines.append(f"{name} (only for NVIDIA GPUs): {mend}")
+    if simulated() and not found["driver"]["usable"]:
+        lines.append("the simulated driver's C++ compiler: install g++ (Debian: apt install g++)")
+    elif found["cuda"].get("libcuda") is not None or found["gpu"]["driver"] is not None:
+        # Without a driver's library the lines above say it all.
         lines += found["gpu"]["faults"]
     return lines
 
@@ -212,15 +226,19 @@ def as_text(found: dict[str, Any]) -> str:
     core, compiler = found["core"], found["compiler"]
     state = "compiled" if core["compiled"] else "uncompiled"
     headers = "with" if compiler["headers"] else "without"
+    driver = found["driver"]
+    usable = "yes" if driver["usable"] else "no"
     rows = [
         ("slipstream", found["slipstream"]),
         ("python", f"{found['python']} ({sys.executable})"),
         ("platform", found["platform"]),
-        ("core", f"{state} ({core['modules_compiled']} of {core['modules']}): {core['why']}"),
+        ("core", f"{state}, {core['modules_compiled']} of {core['modules']} modules "
+                 f"({core['why']})"),
         ("compiler", f"{compiler['path'] or 'none'}, {headers} Python's headers"),
         ("numpy", found["numpy"]),
         ("machine", f"{found['cores']} cores, {found['memory_gib']} GiB"),
         *((name, version or "missing") for name, version in found["packages"].items()),
+        ("driver", f"{driver['kind']} (usable: {usable})"),
         *((name, path or "not found") for name, path in found["cuda"].items()),
         *gpu_rows(found["gpu"]),
     ]

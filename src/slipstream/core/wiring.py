@@ -5,16 +5,18 @@ A test lists them; nothing else may be set from outside.
 
 from __future__ import annotations
 
+from slipstream.core.api import arrays
 from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch import gradients, mixing, modes, op, writing
-from slipstream.core.dispatch.arguments import bind_arguments, blame_types
+from slipstream.core.dispatch.arguments import bind_arguments, blame, blame_launch
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.engine.tape import tape
 from slipstream.core.engine.views import operations
 from slipstream.core.launch import devices, door
 from slipstream.core.vocab import optional
 from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.errors import shortened
 from slipstream.core.vocab.records import Backend, slots
 
 WIRED = (
@@ -43,12 +45,15 @@ def wire() -> None:
     op.wiring.end_write = writing.end_write
     op.wiring.deliver = writing.deliver
     op.wiring.arguments = bind_arguments
-    op.wiring.blame_types = blame_types
+    op.wiring.blame = blame
+    op.wiring.blame_launch = blame_launch
+    op.wiring.shortened = shortened
     writing.hooks.copy_of = ops.clone
     writing.hooks.copy_into = ops.copy
     writing.hooks.move_bytes = devices.move_bytes
     tape.tensor_class = Tensor
     slots.tensor_class = Tensor
+    slots.with_array = arrays.with_array
     for name in ("add", "sub", "mul", "div", "matmul", "neg",
                  "eq", "ne", "lt", "le", "gt", "ge"):
         setattr(slots, name, getattr(ops, name))

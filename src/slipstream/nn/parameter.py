@@ -12,12 +12,16 @@ class Parameter(ss.Tensor):
 
     ``data`` is a tensor of any shape, of a floating point or complex dtype where
     ``requires_grad``.  The parameter is a leaf that shares ``data``'s storage.  Raises RuntimeError
-    if ``requires_grad`` is asked of an integer or boolean dtype.
+    if ``requires_grad`` is asked of an integer or boolean dtype, TypeError for other data.
     """
 
     def __new__(cls, data: ss.Tensor | None = None, requires_grad: bool = True) -> Parameter:
         """Wrap ``data``; None stands for a tensor without elements."""
         source = ss.empty(0) if data is None else data
+        if not isinstance(source, ss.Tensor):
+            raise TypeError(f"{cls.__name__}(): argument 'data' must be Tensor, not "
+                            f"{type(data).__name__}\n  mend: {cls.__name__}("
+                            f"slipstream.tensor(data))")
         parameter = source.detach().as_subclass(cls)
         return parameter.requires_grad_(requires_grad)
 

@@ -60,6 +60,7 @@ class Adam(Elementwise):
     later = (("amsgrad", False), ("maximize", False), ("foreach", None), ("capturable", False),
              ("differentiable", False), ("fused", None), ("decoupled_weight_decay", False))
     uniform = True
+    counts_steps = True
 
     def __init__(self, params: Iterable[Any], lr: float | ss.Tensor = 1e-3,
                  betas: Betas = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
@@ -72,6 +73,7 @@ class Adam(Elementwise):
             "capturable": capturable, "differentiable": differentiable, "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay,
         }
+        check_tensor_options(defaults)
         require(eps >= 0.0, "epsilon value", eps)
         for index, beta in enumerate(betas):
             require(0.0 <= number_of(beta) < 1.0, f"beta parameter at index {index}", beta)
@@ -104,6 +106,21 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+def check_tensor_options(defaults: dict[str, Any]) -> None:
+    """Raise ValueError for options as tensors that PyTorch's lists do not take, as it does."""
+    betas = defaults["betas"]
+    if isinstance(betas[0], ss.Tensor) != isinstance(betas[1], ss.Tensor):
+        raise ValueError("betas must be either both floats or both Tensors")
+    for name, value in (("lr", defaults["lr"]), ("betas[0]", betas[0]), ("betas[1]", betas[1])):
+        if not isinstance(value, ss.Tensor):
+            continue
+        if defaults["foreach"] and not defaults["capturable"]:
+            raise ValueError(f"{name} as a Tensor is not supported for capturable=False and "
+                             "foreach=True")
+        if value.numel() != 1:
+            raise ValueError(f"Tensor {name} must be 1-element")
 
 
 def decay_of(group: Group) -> str:

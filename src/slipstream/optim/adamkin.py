@@ -43,6 +43,7 @@ class Adamax(Elementwise):
     """Adam with the largest gradient of late in the place of the root mean square."""
 
     uniform = True
+    counts_steps = True
 
     def __init__(self, params: Iterable[Any], lr: Rate = 2e-3, betas: Betas = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0, foreach: bool | None = None, *,
@@ -89,6 +90,7 @@ class MomentRule:
 class NAdam(Elementwise):
     """Adam with Nesterov's momentum, whose factor grows over time by ``momentum_decay``."""
 
+    counts_steps = True
     later = (*Elementwise.later, ("decoupled_weight_decay", False))
 
     def __init__(self, params: Iterable[Any], lr: Rate = 2e-3, betas: Betas = (0.9, 0.999),
@@ -154,6 +156,7 @@ class RAdamRule:
 class RAdam(Elementwise):
     """Adam that starts without its denominator, until that is reliable."""
 
+    counts_steps = True
     later = (*Elementwise.later, ("decoupled_weight_decay", False))
 
     uniform = True
@@ -217,6 +220,8 @@ class ASGDRule:
 
 class ASGD(Elementwise):
     """SGD with a falling rate, whose average from step ``t0`` on is kept in the state, ``ax``."""
+
+    counts_steps = True
 
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2, lambd: float = 1e-4,
                  alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0,

@@ -96,6 +96,7 @@ class AdagradRule:
 class Adagrad(Elementwise):
     """parameter -= lr / (1 + steps * lr_decay) * g / (sqrt(sum of g^2) + eps)."""
 
+    counts_steps = True
     later = (("foreach", None), ("maximize", False), ("differentiable", False), ("fused", None))
 
     uniform = True

@@ -10,6 +10,9 @@ from slipstream.optim.optimizer import Closure, Group, Optimizer, run_closure, t
 from slipstream.optim.parts import Lists, Part
 from slipstream.optim.update import apply_update
 
+# Devices whose kernels take lists.
+FUSED = ("cuda", "cpu")
+
 
 def step_counter() -> ss.Tensor:
     """The number of steps so far, on the CPU, as PyTorch keeps it."""
@@ -80,6 +83,7 @@ class Elementwise(Optimizer):
         """The parameters that have a gradient, parted by group and step."""
         found = self._lists
         if found is None or not found.same(self.param_groups, self.state):
+            check_fused(self.param_groups)
             members = [(parameter, group, *self._begin(parameter, group))
                        for group in self.param_groups for parameter in trained(group)]
             found = self._lists = Lists(self.param_groups, self.state, members)
@@ -93,7 +97,8 @@ class Elementwise(Optimizer):
                 self._update(parameter, part.group)
             return
         rule, names, numbers = self._plan_of(part)
-        together = wants_lists(part.group) and not self.defaults["differentiable"]
+        together = (wants_lists(part.group) and not part.complex
+                    and not self.defaults["differentiable"])
         places = part.run(rule, names, numbers) if together else range(len(part.params))
         for place in places:
             parameter = part.params[place]
@@ -104,6 +109,17 @@ class Elementwise(Optimizer):
         state["step"] += 1
         rule, names, numbers = self._plan(group, state)
         write(rule, written(parameter, state, names), parameter.grad, numbers)
+
+
+def check_fused(groups: list[Group]) -> None:
+    """Raise RuntimeError for parameters that a group with ``fused=True`` cannot have."""
+    for group in groups:
+        for parameter in trained(group) if group.get("fused") else ():
+            if not parameter.is_floating_point() or parameter.device.type not in FUSED:
+                raise RuntimeError(
+                    "`fused=True` requires all the params to be floating point Tensors of "
+                    f"supported devices: {list(FUSED)} but {parameter.dtype} and "
+                    f"{parameter.device.type}")
 
 
 def wants_lists(group: Group) -> bool:
@@ -120,9 +136,19 @@ def write(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any], gradi
           numbers: dict[str, float]) -> None:
     """Carry out a formula; complex tensors as their real parts."""
     if gradient.is_complex():
-        targets = {name: ss.view_as_real(value) for name, value in targets.items()}
-        gradient = ss.view_as_real(gradient)
+        targets = {name: as_real(value) for name, value in targets.items()}
+        gradient = as_real(gradient)
     apply_update(rule, targets, {"gradient": gradient}, numbers)
+
+
+def as_real(value: ss.Tensor) -> ss.Tensor:
+    """Real and imaginary parts as numbers of their own; NotImplementedError until there is a view.
+    """
+    view = getattr(ss, "view_as_real", None)
+    if view is None:
+        raise NotImplementedError("optimizers do not take complex parameters yet: hold the real "
+                                  "and the imaginary part as two parameters")
+    return view(value)
 
 
 def moments(parameter: ss.Tensor, *names: str) -> dict[str, Any]:

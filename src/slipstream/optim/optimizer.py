@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 import slipstream as ss
-from slipstream.core.api.updates import end_step
+from slipstream.core.api.updates import end_step, is_capturing
 from slipstream.utils.gradients import clear_gradients
 from slipstream.utils.hooks import HookTable, RemovableHandle, add_hook
 
@@ -35,6 +35,9 @@ class Optimizer:
     ``step``.  Raises TypeError if ``params`` is one tensor or holds anything else, ValueError if it
     is empty or names a parameter in two groups.
     """
+
+    # Whether the formula takes the number of the step.
+    counts_steps = False
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if isinstance(params, ss.Tensor):
@@ -252,6 +255,8 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def hooked(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
+        if self.counts_steps and is_capturing():
+            refuse_capture(self)
         for hook in self._tables("step_pre"):
             replaced = hook(self, args, kwargs)
             if replaced is None:
@@ -267,6 +272,15 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return hooked
+
+
+def refuse_capture(optimizer: Any) -> None:
+    """Raise RuntimeError: replays would repeat the captured step's number for ever."""
+    name = type(optimizer).__name__
+    raise RuntimeError(
+        f"cuda graph: {name}.step() inside a capture: its formula takes the number of the step, "
+        "which the host counts, and each replay would be the same step again\n  mend: capture "
+        "forward and backward, and call step() after the replay; it is replayed by itself")
 
 
 def _unpack(group: Group) -> None:
@@ -329,8 +343,8 @@ def require(fits: bool, name: str, value: object) -> None:
 def check_options(defaults: dict[str, Any]) -> None:
     """Raise ValueError for a bad lr or weight_decay, RuntimeError for flags that exclude others.
 
-    ``foreach`` and ``fused`` choose between PyTorch's implementations.  Here every update is one
-    kernel, so they change nothing but are checked alike.
+    ``foreach`` and ``fused`` choose between PyTorch's implementations.  Here all parameters of a
+    device and dtype are updated together unless ``foreach`` is False; the results are the same.
     """
     lr, decay = defaults["lr"], defaults["weight_decay"]
     if isinstance(lr, ss.Tensor) and lr.numel() != 1:

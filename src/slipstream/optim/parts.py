@@ -22,10 +22,13 @@ class Part:
         self.states: list[dict[str, Any]] = []
         self.steps: Steps | None = None
         self.counts = False
+        # Real and imaginary part are updated as numbers of their own, one parameter at a time.
+        self.complex = False
         self.updates: dict[Any, ListUpdate] = {}
 
     def close(self) -> None:
         """All members are there: count their steps together where their counters are alike."""
+        self.complex = any(each.is_complex() for each in self.params)
         counters: list[Any] = [state.get("step") for state in self.states]
         self.counts = counters[0] is not None
         if Steps.alike(counters):

@@ -8,7 +8,7 @@ from slipstream.core.vocab.optional import load as _load
 from slipstream.utils import hooks
 
 # Loaded at their first use.
-_LATER = ("benchmark", "checkpoint", "cpp_extension", "data")
+_LATER = ("benchmark", "checkpoint", "cpp_extension", "data", "dlpack")
 
 __all__ = ["benchmark", "checkpoint", "cpp_extension", "data", "hooks"]
 

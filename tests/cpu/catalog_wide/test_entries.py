@@ -36,12 +36,17 @@ def is_in_place(op: Op) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_entry_has_a_text_and_samples_or_a_reason(name: str) -> None:
     op = table[name]
-    assert op.entry.doc
+    assert op.entry.doc, f"{name}: give its Entry doc=, a sentence that says what it computes"
     if op.entry.samples:
-        assert op.entry.reference or "reference" in op.entry.exceptions
+        assert op.entry.reference or "reference" in op.entry.exceptions, (
+            f"{name}: give its Entry reference=, the same in NumPy, or the reason why there is "
+            "none, exceptions={'reference': ...}")
     else:
         assert (is_internal(op) or is_in_place(op) or not op.entry.deterministic
-                or op.entry.exceptions.get("samples"))
+                or op.entry.exceptions.get("samples")), (
+            f"{name}: give its Entry samples= (catalog/samples.py has lists, such as "
+            "samples.unary) and dtypes=, the kinds of dtypes it takes, such as ('float',); or the "
+            "reason why there are no samples, exceptions={'samples': ...}")
 
 
 def argument_of(op: Op, parameter: Any) -> Any:

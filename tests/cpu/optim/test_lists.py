@@ -10,6 +10,7 @@ import pytest
 import slipstream as ss
 from cpu.optim.changes import CHANGES
 from cpu.optim.listed import OPTIMIZERS, Pair
+from slipstream import optim
 from slipstream.core.launch.door import door
 
 
@@ -72,3 +73,20 @@ def test_versions_count_writes() -> None:
     before = param._version
     pair.step()
     assert param._version > before
+
+
+def test_lists_that_pytorch_refuses_are_refused() -> None:
+    params = [ss.ones(2, requires_grad=True)]
+    rate = ss.tensor(0.1)
+    with pytest.raises(ValueError, match="lr as a Tensor is not supported for capturable=False"):
+        optim.Adam(params, lr=rate, foreach=True)
+    with pytest.raises(ValueError, match="either both floats or both Tensors"):
+        optim.AdamW(params, betas=(rate, 0.9))
+    with pytest.raises(ValueError, match=r"Tensor betas\[1\] must be 1-element"):
+        optim.Adam(params, betas=(rate, ss.ones(2) * 0.5))
+    with pytest.raises(RuntimeError, match="cannot be `True` together"):
+        optim.Adam(params, foreach=True, fused=True)
+    complex_one = [ss.ones(2, dtype=ss.complex64, requires_grad=True)]
+    complex_one[0].grad = ss.ones(2, dtype=ss.complex64)
+    with pytest.raises(RuntimeError, match="requires all the params to be floating point"):
+        optim.Adam(complex_one, fused=True).step()

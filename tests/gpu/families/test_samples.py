@@ -24,7 +24,9 @@ NAMES = (
     "gather", "scatter", "scatter_add", "take_along_dim", "index_select", "index_copy", "index_add",
     "index_fill", "take", "embedding", "one_hot", "index_read", "index_put", "nonzero", "argwhere",
     "masked_select", "masked_scatter", "cat", "stack", "roll", "arange", "matmul", "mm", "bmm",
-    "addmm", "linear", "conv2d", "conv1d", "max_pool2d", "nll_loss",
+    "addmm", "linear", "conv2d", "conv1d", "max_pool2d", "nll_loss", "view_as_real",
+    "complex_part", "real", "imag", "conj", "cdist", "inverse", "det", "solve",
+    "svdvals", "matrix_norm", "matrix_power",
 )
 # Sums of products and of losses are taken in another order.
 ULPS = 16.0

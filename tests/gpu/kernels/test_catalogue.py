@@ -23,12 +23,7 @@ import slipstream as ss
 from slipstream.core.catalog.table import table
 
 FORMULAS = [name for name in SAMPLED if table[name].entry.formula is not None]
-# Gradients that call an op which has no kernel on the device.
-UNFINISHED = {"prod": "calls cumprod"}
-DIFFERENTIABLE = [
-    pytest.param(name, marks=pytest.mark.xfail(reason=UNFINISHED[name]))
-    if name in UNFINISHED else name
-    for name in FORMULAS if table[name].entry.gradient]
+DIFFERENTIABLE = [name for name in FORMULAS if table[name].entry.gradient]
 
 
 def check(name: str, sample: Any, dtype: Any, layout: str) -> None:

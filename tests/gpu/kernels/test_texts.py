@@ -72,3 +72,44 @@ def test_nvrtc_compiles_them(arch: str) -> None:
         for stage in getattr(bound, "stages", [None]):
             code = (bound if stage is None else stage.launch).code
             assert compiler.compile(PRELUDE + code.source, code.name, (), arch)
+
+
+def backward_of(g: Any, y: Any) -> Any:
+    """The gradient of a softmax."""
+    return (g - (g * y).sum(-1, keepdim=True)) * y
+
+
+def busy_runs() -> list[Run]:
+    """Kernels that ask for much at once: no value of theirs may leave the registers."""
+    found = []
+    for dtype in (F32, BF16):
+        long, odd = [cuda(numbers(shape, dtype)) for shape in ((2, 50304), (2, 50257))]
+        flat = cuda(numbers([70000], dtype))
+        tall = cuda(numbers([2000, 768], dtype))
+        found += [Run(Formula(lambda x: softmax_of(x, -1), [dtype]), x=each)
+                  for each in (long, odd)]
+        found += [Run(Formula(backward_of, [dtype]), g=each, y=each) for each in (long, odd)]
+        both = Formula(lambda x: (x.sum(0), x.argmax(0)), [dtype, ss.int64])
+        found += [Run(Formula(lambda x: x.sum(0), [dtype]), x=flat), Run(both, x=tall)]
+        found += [Run(Formula(lambda x: x.argmax(0), [ss.int64]), x=flat)]
+        found += [Run(Formula(lambda x: x, [dtype]), x=tall.transpose(0, 1))]
+    return found
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_nothing_is_spilled(arch: str) -> None:
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+    options = [f"--gpu-architecture={arch}".encode(), b"--fmad=false", b"--std=c++17",
+               b"--device-as-default-execution-space", b"--ptxas-options=-v"]
+    for run in busy_runs():
+        bound = run.launch().binding
+        first = bound.stages[0].launch if hasattr(bound, "stages") else bound
+        source = (PRELUDE + first.code.source).encode()
+        _, program = nvrtc.nvrtcCreateProgram(source, b"kernel.cu", 0, [], [])
+        done, = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        assert done == nvrtc.nvrtcResult.NVRTC_SUCCESS
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, log)
+        nvrtc.nvrtcDestroyProgram(program)
+        assert b" 0 bytes spill stores" in log, log.decode()

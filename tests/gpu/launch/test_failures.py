@@ -14,6 +14,7 @@ import pytest
 
 import slipstream as ss
 from slipstream.core.launch.cuda.modules import modules
+from slipstream.core.launch.cuda.tickets import TICKETS
 from slipstream.core.launch.door import backends
 from slipstream.core.native.driver import CompileError, DriverError
 from slipstream.core.vocab.errors import OutOfMemoryError
@@ -77,7 +78,9 @@ def accounted() -> tuple[Counter[str], Counter[str], int]:
         "Context": len(cards), "Stream": sum(len(card.queues) for card in cards),
         "Event": pieces, "Graph": graphs, "Executable": graphs,
         "Module": len(modules.functions), "Function": len(modules.functions)})
-    return +objects, +Counter({"host": pieces, "host mapped": len(cards)}), 0
+    tickets = sum(len(card.counters.addresses) for card in cards)
+    hosts = +Counter({"host": pieces, "host mapped": len(cards), "device": tickets})
+    return +objects, hosts, 4 * TICKETS * tickets
 
 
 def calls_of_work(restart: Any) -> Counter[str]:

@@ -100,6 +100,18 @@ def test_a_whole_training_step() -> None:
     assert losses == expected
 
 
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "Adagrad", "Adafactor"])
+def test_a_step_whose_number_counts_is_not_captured(name: str) -> None:
+    weight = ss.ones(4, 4, device="cuda", requires_grad=True)
+    weight.grad = ss.ones(4, 4, device="cuda")
+    optimizer = getattr(ss.optim, name)([weight])
+    with pytest.raises(RuntimeError, match=rf"{name}.step.*\n  mend: "):
+        captured(optimizer.step)
+    assert weight.tolist() == [[1.0] * 4] * 4
+    optimizer.step()
+    assert weight[0, 0].item() < 1
+
+
 # -- random numbers -------------------------------------------------------------------------------
 def test_each_replay_draws_new_numbers_as_eager_code_does() -> None:
     ss.cuda.manual_seed(11)

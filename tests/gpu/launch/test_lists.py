@@ -154,6 +154,26 @@ def test_several_streams() -> None:
     pair.check()
 
 
+def test_another_stream_does_not_take_the_memory_of_gradients_in_use() -> None:
+    params = parameters("cuda", shapes=((1000,),) * 20)
+    optimizer = optim.SGD(params, lr=1.0)
+    start = [param.detach().clone() for param in params]
+    other = ss.cuda.Stream()
+    for _ in range(3):
+        for param in params:
+            param.grad = ss.ones(1000, device="cuda")
+        other.wait_stream(ss.cuda.current_stream())
+        with ss.cuda.stream(other):
+            optimizer.step()
+        optimizer.zero_grad()
+        # The default stream asks for blocks of the same sizes, and writes them at once.
+        new = [ss.full((1000,), 7.0, device="cuda") for _ in params]
+        ss.cuda.current_stream().wait_stream(other)
+        del new
+    for param, before in zip(params, start, strict=True):
+        assert (param == before - 1 - 1 - 1).all()
+
+
 def test_many_elements_are_cut_evenly() -> None:
     for numels in ([5_000_000, 3, 0, 4097], [3500] * 3000, [1], [2**33]):
         chunks = cut(numels, 1024).reshape(-1, 2)

@@ -16,6 +16,7 @@ from slipstream.core.api.size import Size
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.promotion import defaults
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.records import TensorBase
 
@@ -39,7 +40,7 @@ def construct(args: tuple[Any, ...], dtype: DType | None, device: Any = None) ->
                         f"({', '.join(type(each).__name__ for each in args)})")
     data = args[0]
     if isinstance(data, TensorBase):
-        if data.spec.dtype is not wanted:
+        if dtype is not None and data.spec.dtype is not wanted:
             raise TypeError(f"expected a tensor of {wanted.name} (got {data.spec!r})\n"
                             f"  mend: .to(slipstream.{wanted.name})")
         return ops.view.call((data, data.spec.shape), None)
@@ -58,7 +59,12 @@ def made_by(cls: Any, data: tuple[Any, ...], options: dict[str, Any]) -> Any:
     for name in ("data", "size"):
         if name in given and not data:
             data = (given.pop(name) if name == "data" else Size(given.pop(name)),)
-    return interop.as_class(construct(data, None, _device(given)), cls)
+    device = _device(given)
+    if device is not None and Device(device) is not CPU:
+        raise RuntimeError("legacy constructor expects device type: cpu but device type: "
+                           f"{Device(device).type} was passed\n"
+                           "  mend: slipstream.tensor(data, device=...)")
+    return interop.as_class(construct(data, None, None), cls)
 
 
 def _device(kwargs: dict[str, Any]) -> Any:

@@ -181,10 +181,15 @@ ELEMENTS = {element(dtype): dtype for dtype in dtypes.ALL}
 
 # -- in ------------------------------------------------------------------------------------------
 class Foreign:
-    """Another library's memory, given back when the storage over it is released."""
+    """Another library's memory, given back when the storage over it is released.
+
+    ``lent``: the storage of ours that it is, where the capsule was made here.
+    """
 
     def __init__(self, managed: Any, address: int) -> None:
         self.address = address
+        held = alive.get(address)
+        self.lent: Storage | None = None if held is None else held[3].storage
         self.deleter = managed.deleter
 
     def __del__(self) -> None:

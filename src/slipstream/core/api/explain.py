@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -292,20 +293,42 @@ def _call_lines(call: CallReport, depth: int = 0) -> list[str]:
     return ["    " * (depth > 0) + line for line in lines]
 
 
+class OwnTime:
+    """The time of spans without that of the spans inside them; these end, and come, before it."""
+
+    # A span that holds more than these is a kernel that waited thousands of times: there is none.
+    KEPT = 4096
+
+    def __init__(self) -> None:
+        self.before: deque[tuple[int, int]] = deque(maxlen=self.KEPT)
+
+    def of(self, start: int, end: int) -> int:
+        """The own time of the span from ``start`` to ``end``."""
+        inside = 0
+        while self.before and self.before[-1][0] >= start:
+            first, last = self.before.pop()
+            inside += last - first
+        self.before.append((start, end))
+        return end - start - inside
+
+
 @contextmanager
 def time_shares() -> Iterator[dict[str, float]]:
     """Measure a block; at its end the dict that it got holds each part's share of the time.
 
     ``kernels``: inside kernels; ``waits``: waiting for devices; ``dispatch``: all else, the
-    block's own Python too.  Every call takes its usual road; a launch costs an event more.
+    block's own Python too.  A wait inside a launch counts as a wait; other threads' work does not
+    count.  Every call takes its usual road; a launch costs an event more.
     """
     shares: dict[str, float] = {}
     spent = {"kernels": 0, "waits": 0}
+    thread = threading.get_ident()
+    alone = OwnTime()
 
     def listen(event: TraceEvent) -> None:
         part = {"launch": "kernels", "wait": "waits"}.get(event.kind)
-        if part is not None:
-            spent[part] += event.end - event.start
+        if part is not None and threading.get_ident() == thread:
+            spent[part] += alone.of(event.start, event.end)
 
     start = time.perf_counter_ns()
     modes.listeners = [*(modes.listeners or ()), listen]

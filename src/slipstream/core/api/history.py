@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+import cython
 
 from slipstream.core.api.interop import copy_from_device
 from slipstream.core.catalog.table import ops
@@ -15,6 +18,9 @@ from slipstream.core.engine.tape import tape
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import GradRecord, TensorBase
+
+# Compiled, no frame lies between a warning and the caller's.
+CALLER = 1 if cython.compiled else 2
 
 
 def item_of_dims(values: tuple[int, ...], dim: int) -> int:
@@ -55,7 +61,16 @@ def set_requires_grad(self: Any, wanted: bool) -> None:
 
 
 def grad_of(self: Any) -> Any:
-    """The accumulated gradient."""
+    """The accumulated gradient; warns where backward will not fill it: not of a leaf."""
+    record = self.record
+    if record is None and self.base is None:
+        return None
+    if record is None or record.grad is None:
+        if tape.requires_grad(self) and self.record.node is not None and (
+                not self.record.retains_grad):
+            warnings.warn("grad of a tensor that is no leaf is None: backward() fills the grad of "
+                          "leaves only. Call retain_grad() on this tensor before backward(), or "
+                          "ask the leaf for its grad.", UserWarning, stacklevel=CALLER)
     return None if self.record is None else self.record.grad
 
 

@@ -5,30 +5,35 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from slipstream.core.api.methods import (
     function_of,
     inplace_function_of,
     inplace_of,
+    inplace_operator_of,
     method_of,
+    operator_of,
     reflected_of,
 )
 from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog import FAMILIES
+from slipstream.core.catalog.results import RESULTS
 from slipstream.core.catalog.table import table
 from slipstream.core.dispatch.op import Op
 
 # Functions by the module where users find them: "" is the package itself.
 functions: dict[str, dict[str, Any]] = {"": {}}
 
+# Classes of named results.
+results = RESULTS
 # Operators that are not compiled slots: dunder -> op.
-OPERATORS = {
-    "__pow__": "pow", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
-    "__invert__": "bitwise_not", "__abs__": "abs", "__rand__": "bitwise_and",
-    "__ror__": "bitwise_or", "__rxor__": "bitwise_xor", "__floordiv__": "floor_divide",
-    "__mod__": "remainder",
-}
-# Those whose operands come in the other order.
-REFLECTED = {"__rfloordiv__": "floor_divide", "__rmod__": "remainder", "__rpow__": "pow"}
+UNARY = {"__invert__": "bitwise_not", "__abs__": "abs"}
+OPERATORS = {"__pow__": "pow", "__and__": "bitwise_and", "__or__": "bitwise_or",
+             "__xor__": "bitwise_xor", "__floordiv__": "floor_divide", "__mod__": "remainder"}
+# Those whose operands come in the other order; NumPy's functions have the ops' names but one.
+REFLECTED = {"__rfloordiv__": "floor_divide", "__rmod__": "remainder", "__rpow__": "pow",
+             "__rand__": "bitwise_and", "__ror__": "bitwise_or", "__rxor__": "bitwise_xor"}
 INPLACE = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div",
            "__ipow__": "pow", "__iand__": "bitwise_and", "__ior__": "bitwise_or",
            "__ixor__": "bitwise_xor", "__ifloordiv__": "floor_divide", "__imod__": "remainder"}
@@ -38,14 +43,15 @@ def install() -> None:
     """Install everything; once, at import."""
     for op in list(table.values()):
         install_op(op)
+    for dunder, name in UNARY.items():
+        setattr(Tensor, dunder, method_of(table[name]))
     for dunder, name in OPERATORS.items():
-        if name in table:
-            setattr(Tensor, dunder, method_of(table[name]))
+        setattr(Tensor, dunder, operator_of(table[name]))
     for dunder, name in REFLECTED.items():
-        setattr(Tensor, dunder, reflected_of(table[name]))
+        ufunc = np.power if name == "pow" else getattr(np, name)
+        setattr(Tensor, dunder, reflected_of(table[name], ufunc))
     for dunder, name in INPLACE.items():
-        if name in table:
-            setattr(Tensor, dunder, inplace_of(table[name]))
+        setattr(Tensor, dunder, inplace_operator_of(table[name]))
 
 
 def install_op(op: Op) -> None:
@@ -93,4 +99,4 @@ def rounded_error(self: Any, target: Any, delta: float, smooth: bool, reduction:
 
 
 __all__ = ["FAMILIES", "adjoint_convolution", "functions", "install", "install_op",
-           "rounded_error"]
+           "results", "rounded_error"]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.op import Op
 from slipstream.core.vocab.modes import ModeTable, modes
-from slipstream.core.vocab.records import TensorBase
+from slipstream.core.vocab.records import Slots, TensorBase, slots
 
-__all__ = ["ModeTable", "contiguous", "function_of", "inplace_function_of", "inplace_of",
-           "method_of", "reflected_of"]
+__all__ = ["ModeTable", "Slots", "contiguous", "function_of", "inplace_function_of", "inplace_of",
+           "inplace_operator_of", "method_of", "operator_of", "reflected_of"]
 
 
 def contiguous(self: Any, *, memory_format: Any = None) -> Any:
@@ -47,14 +49,40 @@ def inplace_of(op: Op) -> Callable[..., Any]:
     return _named(method, op, op.name + "_")
 
 
-def reflected_of(op: Op) -> Callable[..., Any]:
-    """The operator ``value op tensor``, where value is no tensor."""
+def operator_of(op: Op) -> Callable[..., Any]:
+    """The operator ``tensor op value``; NumPy computes it where the value is an array."""
     bound: Op = op
 
     def method(self: Any, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return NotImplemented
+        return bound.call((self, value), None)
+
+    return _named(method, op, op.name)
+
+
+def reflected_of(op: Op, ufunc: Any) -> Callable[..., Any]:
+    """The operator ``value op tensor``, where value is no tensor; with an array by ``ufunc``."""
+    bound: Op = op
+
+    def method(self: Any, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return slots.with_array(ufunc, value, self)
         return bound.call((value, self), None)
 
     return _named(method, op, op.name)
+
+
+def inplace_operator_of(op: Op) -> Callable[..., Any]:
+    """The operator ``tensor op= value``; with an array it gives a new tensor, as PyTorch's does."""
+    bound: Op = op
+
+    def method(self: Any, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return NotImplemented
+        return bound.call_inplace((self, value), None)
+
+    return _named(method, op, op.name + "_")
 
 
 def function_of(op: Op) -> Callable[..., Any]:

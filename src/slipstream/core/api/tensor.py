@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from slipstream.core.api import (
+    arrays,
     constructors,
     copies,
     dlpack,
-    exchange,
     handing,
     history,
     indexing,
@@ -32,7 +32,7 @@ from slipstream.core.vocab.records import TensorBase
 if TYPE_CHECKING:
     from slipstream._tensor_methods import TensorMethods
 
-    class Methods(TensorBase, TensorMethods):
+    class Methods(TensorMethods, TensorBase):
         """What checkers see: the ops' methods, which are installed at import."""
 
 else:
@@ -47,7 +47,9 @@ class Tensor(Methods):
     """
 
     __slots__ = ()
+    # NumPy leaves operators to us, and makes tensors of its functions' results.
     __array_priority__ = 1000
+    __array_wrap__ = arrays.array_wrap
 
     def __new__(cls, *data: Any, **options: Any) -> Any:
         """PyTorch's constructor: `Tensor(2, 3)` by sizes, `Tensor([2, 3])` by values, of the
@@ -240,7 +242,6 @@ class Tensor(Methods):
     __dlpack__ = dlpack.dlpack
     __dlpack_device__ = dlpack.dlpack_device
     __cuda_array_interface__ = property(handing.cuda_array_interface)
-    __array_wrap__ = exchange.wrapped
     __bool__ = interop.truth
     __int__ = interop.as_int
     __index__ = interop.as_index

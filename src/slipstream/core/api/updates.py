@@ -18,7 +18,7 @@ from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import ModeState, modes
 
 __all__ = ["ListUpdate", "Snapshot", "Steps", "advance", "apply_update", "drop_gradients",
-           "end_step", "update_op"]
+           "end_step", "is_capturing", "update_op"]
 
 Update = Callable[[Any], tuple[Any, ...]]
 _ops: dict[Any, UpdateOp] = {}
@@ -108,6 +108,12 @@ def advance(steps: Steps) -> bool:
     state = modes.current()
     modes.note_site(state)
     return steps.advance(state)
+
+
+def is_capturing() -> bool:
+    """Whether a current stream of the thread captures a graph; makes no context."""
+    backends: tuple[Any, ...] = door.windowed
+    return any(backend.queue().capture is not None for backend in backends)
 
 
 def end_step() -> None:

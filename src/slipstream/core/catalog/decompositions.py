@@ -208,7 +208,8 @@ def _library(signature: str, function: Any, shape: Any, gradient: Any, doc: str,
     names = [word.split("=")[0].split()[-1] for word in signature.rstrip(")").split("(")[1].split(
         ",") if not word.strip().startswith("Tensor")]
     define(Entry(signature, LIBRARY, shape=shape, gradient=gradient, check=check, path="",
-                 method=False, dtypes=INEXACT, doc=doc), cpu=_kernel(function, *names))
+                 method=False, dtypes=INEXACT, doc=doc, host=True),
+           cpu=_kernel(function, *names))
 
 
 _library("inverse_of(Tensor self)", np.linalg.inv, _same, {"self": _inverse_slope},

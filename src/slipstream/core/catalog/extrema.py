@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import reasons, samples
+from slipstream.core.catalog import reasons, results, samples
 from slipstream.core.catalog.reductions import nonempty, ordered
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, REDUCTION, Entry
@@ -16,20 +16,6 @@ from slipstream.core.vocab.records import TensorBase
 
 REAL = ("int", "float")
 ORDERED = ("bool", "int", "float")
-
-
-class Extremum(NamedTuple):
-    """Extreme elements along a dim, and their places."""
-
-    values: Any
-    indices: Any
-
-
-class Bounds(NamedTuple):
-    """The smallest and the largest elements."""
-
-    min: Any
-    max: Any
 
 
 def placed(g: Any, indices: Any, self_spec: Any, dim: int, keepdim: bool) -> Any:
@@ -63,13 +49,14 @@ for _name in ("max", "min"):
 def _extreme(name: str) -> Any:
     along, everywhere = f"arg_and_{name}", f"a{name}"
     pairwise = {"max": "maximum", "min": "minimum"}[name]
+    made = results.RESULTS[name]
 
     def function(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
         if isinstance(dim, TensorBase) or other is not None:
             return getattr(ops, pairwise).call((self, dim if other is None else other), None)
         if dim is not None:
             indices, values = getattr(ops, along).call((self, dim, keepdim), None)
-            return Extremum(values, indices)
+            return made(values, indices)
         if not self.spec.numel:
             raise RuntimeError(f"{name}(): Expected reduction dim to be specified for "
                                "input.numel() == 0. Specify the reduction dim with the 'dim' "
@@ -112,8 +99,8 @@ def _aminmax(self: Any, dim: Any, keepdim: bool) -> Any:
     if self.spec.ndim == 0 and dim not in (None, 0, -1):
         raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got "
                          f"{dim})")
-    return Bounds(ops.amin.call((self, dims, keepdim), None),
-                  ops.amax.call((self, dims, keepdim), None))
+    return results.Aminmax(ops.amin.call((self, dims, keepdim), None),
+                           ops.amax.call((self, dims, keepdim), None))
 
 
 define(Entry(

@@ -291,6 +291,7 @@ define(Entry(
     gradient={"self": lambda g, self_spec, indices, layout, wraps: ops.index_write.call(
         (ops.new_zeros.call((g, self_spec.shape), None), indices, g, layout, True, wraps), None)},
     reference=lambda x, indices, layout: x[tuple(indices)],
+    shown="getitem",
     doc="Elements at tensors of indices, each for one dim; layout: (their dims, how many other "
         "dims come before the index dims, a shape that they broadcast with).",
 ), cpu=Candidate("gather loops", _read_kernel), cuda="indexing.read")
@@ -304,6 +305,7 @@ define(Entry(
         "values": lambda g, indices, layout, wraps: ops.index_read.call(
             (g, indices, layout, wraps), None),
     },
+    shown="setitem",
     doc="self with values written, or added in order, at tensors of indices; the last duplicate "
         "wins; layout as for index_read.",
 ), cpu=Candidate("scatter loops", _write_kernel), cuda="indexing.write")

@@ -238,7 +238,8 @@ define(Entry(
 ))
 for _name, _formula in (("layer_norm", _slopes), ("rms_norm", _rms_slopes)):
     define(Entry(
-        f"{_name}_slopes(Tensor g, Tensor self, Tensor? weight, any normalized_shape, any eps)",
+        f"{_name}_slopes(Tensor g, Tensor self, Tensor? weight, int[] normalized_shape, "
+        "float eps)",
         COMPOSITE, formula=_formula, promotion=_slope_dtypes, path="", method=False,
         dtypes=("float",), doc=f"The gradient of {_name} by its input, and values of its rows.",
     ))

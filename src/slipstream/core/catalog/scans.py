@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import checks, reasons, samples
+from slipstream.core.catalog import checks, reasons, results, samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
 from slipstream.core.dispatch.registry import Candidate
@@ -18,13 +18,6 @@ from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
 
 REAL = ("int", "float")
-
-
-class Running(NamedTuple):
-    """A running extremum and its places."""
-
-    values: Any
-    indices: Any
 
 
 def along(name: str, function: Any) -> Candidate:
@@ -160,7 +153,7 @@ for _name, _ufunc, _way in (("cummax", np.maximum, lines.HIGHEST),
 
     def _running(self: Any, dim: int, name: str = _name) -> Any:
         places, values = getattr(ops, f"{name}_places").call((self, dim), None)
-        return Running(values, places)
+        return results.RESULTS[name](values, places)
 
     def _running_reference(x: Any, dim: int, ufunc: Any = _ufunc) -> Any:
         values = ufunc.accumulate(x, dim)

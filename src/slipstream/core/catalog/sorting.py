@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import checks, reasons, samples
+from slipstream.core.catalog import checks, reasons, results, samples
 from slipstream.core.catalog.masks import readable
 from slipstream.core.catalog.scans import check_dim
 from slipstream.core.catalog.table import define, ops
@@ -20,13 +20,6 @@ from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.records import TensorBase
 
 REAL = ("int", "float")
-
-
-class Sorted(NamedTuple):
-    """Values in an order, and their places."""
-
-    values: Any
-    indices: Any
 
 
 def dim_of(call: Any) -> int:
@@ -94,7 +87,7 @@ def _sort(self: Any, dim: Any, descending: Any, stable: Any) -> Any:
         # sort(stable, dim) is written by name only; sort(x, True) asks for a dim that is a bool.
         raise TypeError("sort(): argument 'dim' must be int, not bool")
     places, values = ops.sort_places.call((self, dim, bool(descending)), None)
-    return Sorted(values, places)
+    return results.Sort(values, places)
 
 
 def _argsort(self: Any, dim: int, descending: bool, stable: bool) -> Any:
@@ -172,7 +165,7 @@ define(Entry(
 
 def _topk(self: Any, k: Any, dim: int, largest: bool, sorted: bool) -> Any:
     places, values = ops.topk_places.call((self, int(k), dim, bool(largest)), None)
-    return Sorted(values, places)
+    return results.Topk(values, places)
 
 
 def _topk_reference(x: Any, k: int, dim: int = -1, largest: bool = True) -> Any:
@@ -232,7 +225,7 @@ define(Entry(
 
 def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> Any:
     place, value = ops.kth_place.call((self, k, dim, keepdim, False), None)
-    return Sorted(value, place)
+    return results.Kthvalue(value, place)
 
 
 def _median(self: Any, dim: Any, keepdim: bool) -> Any:
@@ -249,7 +242,7 @@ def _median(self: Any, dim: Any, keepdim: bool) -> Any:
     if not size:
         raise IndexError("median(): Expected reduction dim to have non-zero size")
     place, value = ops.kth_place.call((self, (size + 1) // 2, dim, keepdim, True), None)
-    return Sorted(value, place)
+    return results.Median(value, place)
 
 
 def _kth_reference(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:

@@ -16,6 +16,7 @@ from slipstream.core.shapes import strides as layouts
 from slipstream.core.shapes.broadcast import reduce_dims_for
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType
+from slipstream.core.vocab.records import TensorBase
 
 
 def inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -309,8 +310,17 @@ compound("conj(Tensor self)",
                        else self),
          "The complex conjugate, in memory of its own; a real tensor itself.",
          samples=_complex_samples, reference=np.conj)
+
+
+def _itself(self: Any) -> Any:
+    """The tensor; TypeError for anything else."""
+    if not isinstance(self, TensorBase):
+        raise TypeError(f"expected a Tensor, but got {type(self).__name__}")
+    return self
+
+
 for _name in ("resolve_conj", "resolve_neg"):
-    compound(f"{_name}(Tensor self)", lambda self: self,
+    compound(f"{_name}(Tensor self)", _itself,
              "The tensor itself: conjugates and negatives are always carried out.",
              samples=_complex_samples, reference=np.positive)
 compound("real(Tensor self)",

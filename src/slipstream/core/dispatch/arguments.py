@@ -19,6 +19,7 @@ from slipstream.core.dispatch.signature import (
 from slipstream.core.fuse.symbols import NotAFormula
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType
+from slipstream.core.vocab.errors import restate
 from slipstream.core.vocab.records import TensorBase
 
 # NumPy's names for the same parameters, which PyTorch accepts too.
@@ -73,10 +74,35 @@ def check_types(op: Any, values: Any) -> None:
             )
 
 
-def blame_types(op: Any, values: Any, failure: Exception) -> None:
-    """After a failure: raise TypeError if an argument of a wrong type can have been the cause."""
-    if not isinstance(failure, NotAFormula):
+def blame(op: Any, values: Any, failure: Exception) -> None:
+    """After a failure inside a compound op: say it in terms of the op that was called.
+
+    Raises TypeError if an argument of a wrong type can have been the cause: only now, for then it
+    costs calls that are right nothing.
+    """
+    if isinstance(failure, (AttributeError, TypeError)) and not isinstance(failure, NotAFormula):
         check_types(op, values)
+    restate(failure, op.name, _given(op, values))
+
+
+def blame_launch(op: Any, values: Any, failure: Exception) -> None:
+    """After a failure inside a kernel: name the op and its operands."""
+    restate(failure, op.entry.shown or op.name, _given(op, values), anew=True)
+
+
+def shown_call(op: Any, values: Any) -> tuple[str, dict[str, Any]]:
+    """Name and arguments of a call as an error shows them."""
+    if op.entry.shown:
+        return op.entry.shown, _given(op, values)
+    return op.name, dict(zip(op.names, values, strict=True))
+
+
+def _given(op: Any, values: Any) -> dict[str, Any]:
+    """The arguments by name, but for those left at their defaults."""
+    return {parameter.name: value
+            for parameter, value in zip(op.signature.parameters, values, strict=False)
+            if (parameter.required or value is not parameter.default)
+            and not (op.entry.shown and parameter.type == "any")}
 
 
 def _type_name(value: Any) -> str:

@@ -26,6 +26,7 @@ cdef class OpCore(OpBase):
     cdef public Py_ssize_t variadic
     cdef public Py_ssize_t device_at
     cdef public bint compound
+    cdef public bint refuses
     cdef public dict plans
     cdef public dict binary
     cdef public dict recipes
@@ -41,6 +42,8 @@ cdef class OpCore(OpBase):
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)
+    cdef object _compound(self, object values)
+    cdef object _submit(self, Plan plan, tuple outs, object values)
     cdef object _launch(self, Plan plan, ModeState state, object values)
     cdef object _record(self, Plan plan, ModeState state, object values, tuple outs)
     cdef tuple _operands(self, Plan plan, tuple outs, object values)

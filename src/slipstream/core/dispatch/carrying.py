@@ -9,6 +9,7 @@ from typing import Any
 
 import cython
 
+from slipstream.core.dispatch.entry import FORMULA_KINDS
 from slipstream.core.dispatch.signature import Signature, parse
 from slipstream.core.dispatch.tracing import traced_allocation, traced_node, traced_record
 from slipstream.core.engine.tape import Rule, Tape, tape
@@ -48,7 +49,9 @@ class Wiring:
     begin_write: Any = None
     end_write: Any = None
     deliver: Any = None
-    blame_types: Any = None
+    blame: Any = None
+    blame_launch: Any = None
+    shortened: Any = None
     arguments: Any = None
 
 
@@ -72,6 +75,7 @@ class OpCore(OpBase):
     variadic: int
     device_at: int
     compound: bool
+    refuses: bool
     plans: dict[Any, Plan]
     binary: dict[Any, Plan]
     recipes: dict[Any, Any]
@@ -102,6 +106,8 @@ class OpCore(OpBase):
         self.variadic = variadic[0] if variadic else -1
         self.device_at = self.names.index("device") if "device" in self.names else -1
         self.compound = entry.function is not None
+        # Kernels of formulas take whatever elements there are.
+        self.refuses = entry.kind not in FORMULA_KINDS
         self.plans = {}
         self.binary = {}
         self.recipes = {}
@@ -131,6 +137,14 @@ class OpCore(OpBase):
             else:
                 specs.append(None if each is None else type(each))
         return tuple(specs), wants
+
+    def _compound(self, values: Any) -> Any:
+        """Call the function of a compound op; an error inside it names this op."""
+        try:
+            return self.function(*values)
+        except Exception as failure:
+            wiring.blame(self, values, failure)
+            raise wiring.shortened(failure)  # noqa: B904
 
     def _carry_out(
         self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
@@ -205,10 +219,23 @@ class OpCore(OpBase):
             outs = (self._new(plan.out_spec, plan.backend),)
         else:
             outs = tuple([self._new(spec, plan.backend) for spec in plan.out_specs])
-        door.submit(plan, self._operands(plan, outs, values), self._numbers(plan, values))
+        if self.refuses:
+            self._submit(plan, outs, values)
+        else:
+            door.submit(plan, self._operands(plan, outs, values), self._numbers(plan, values))
         if plan.rule is not None:
             self._record(plan, state, values, outs)
         return outs[0] if plan.outputs == 1 else outs
+
+    def _submit(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> None:
+        """Launch what may refuse elements, such as an index: its error names the call."""
+        try:
+            door.submit(plan, self._operands(plan, outs, values), self._numbers(plan, values))
+        except (IndexError, RuntimeError) as failure:
+            # A device that runs later tells of launches before this one.
+            if plan.backend.immediate:
+                wiring.blame_launch(self, values, failure)
+            raise
 
     def _record(self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]) -> None:
         if modes.listeners is None:
@@ -287,7 +314,7 @@ class OpCore(OpBase):
         if plan.rule is not None:
             node = (tape.make_node(plan.rule, values, state) if modes.listeners is None
                     else traced_node(plan.rule, values, state))
-        door.submit(plan, self._operands(plan, targets, values), self._numbers(plan, values))
+        self._submit(plan, targets, values)
         if node is None and isinstance(target, TensorBase):
             written: TensorBase = target
             written.storage.version += 1

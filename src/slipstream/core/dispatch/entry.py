@@ -59,7 +59,10 @@ class Entry:
     layout: (call, shape) -> strides of the result, where they do not follow the operands.
     aliases: other names of function and method; with a dot the path of another function.
     waits: ``never``, ``always`` or ``data``: whether a call waits for the device.
+    host: whether it is computed on the CPU alone: callers bring tensors there and back.
     samples: () -> list of (args, kwargs) over NumPy arrays; reference: the same in NumPy.
+    shown: the name by which errors call an op that users write in another way, as they do indexing;
+        its ``any`` arguments are then left out.
     exceptions: check name -> reason, for what conformance finds different on purpose.
     """
 
@@ -86,11 +89,13 @@ class Entry:
     layout: Function | None = None
     aliases: tuple[str, ...] = ()
     waits: str = "never"
+    host: bool = False
     deterministic: bool = True
     samples: Function | None = None
     reference: Function | None = None
     dtypes: tuple[str, ...] = ("bool", "int", "float", "complex")
     doc: str = ""
+    shown: str = ""
     exceptions: dict[str, str] = field(default_factory=dict)
 
     @property

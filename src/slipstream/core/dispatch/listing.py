@@ -29,9 +29,8 @@ class Task:
     run-time numbers of which the value counts for nothing here; ``columns``: their places among
     the arguments; ``targets``: how many columns the form OUT writes; ``shared``: the places of
     tensors of one number that all calls read; ``flag``: the place of the one among them that the
-    form OUT writes last, with 1 where any element's value is not 0; ``guard``: whether one more
-    such tensor is looked at, with which nothing is written where it is not 0; ``heeds``: whether a
-    bad index that a kernel met keeps the list from being written.
+    form OUT writes last, with 1 where any element's value is not 0; ``heeds``: whether a bad index
+    that a kernel met keeps the list from being written.
     """
 
     op: Op
@@ -41,7 +40,6 @@ class Task:
     targets: int = 1
     shared: tuple[int, ...] = ()
     flag: int = -1
-    guard: bool = False
     heeds: bool = False
 
     def call(self, state: ModeState, row: Row) -> Call:
@@ -149,8 +147,7 @@ def _bind(task: Task, made: TensorList, columns: list[int]) -> bool:
     program = plan.recipe.traced.program
     numels = [spec.numel for spec in made.specs[:made.count]]
     if plan.backend.on_host:
-        special = task.guard or task.flag >= 0
-        found = None if special else cpu_lists.bound(program, columns, numels, made.words)
+        found = cpu_lists.bound(program, columns, numels, made.words) if task.flag < 0 else None
         if found is not None:
             plan.kernel, plan.binding = found
         return found is not None
@@ -160,7 +157,7 @@ def _bind(task: Task, made: TensorList, columns: list[int]) -> bool:
     if order != [-1 - number for number in range(len(task.shared))]:
         # Shared tensors become parameters in the order in which the program reads them.
         return False
-    found = kernels.bound(plan.backend, program, places, (numels, task.guard, task.heeds))
+    found = kernels.bound(plan.backend, program, places, (numels, task.heeds))
     if found is not None:
         plan.kernel, plan.binding, made.tables = found
     return found is not None

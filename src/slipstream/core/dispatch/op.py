@@ -166,7 +166,7 @@ class Op(OpCore):
             if found is None:
                 return self._first_call1(key, state, a)
             plan = found
-            self._note_recent(plan, x.spec, None, flags)
+            _note_recent(self, plan, x.spec, None, flags)
         plan.used = True
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         door.submit(plan, (out, a), ())
@@ -177,7 +177,7 @@ class Op(OpCore):
     def _first_call1(self, key: tuple[Any, ...], state: ModeState, a: Any) -> Any:
         values = self.bind((a,), None)
         if self.compound:
-            return self.function(*values)
+            return self._compound(values)
         plan: Plan = self.plan_for(state, values, None, PLAIN)
         if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0,)
                 and not plan.numbers and plan.prepare is None and plan.short_key is None):
@@ -219,7 +219,7 @@ class Op(OpCore):
             if found is None or state.special:
                 return self._first_call2(key, state, a, b)
             plan = found
-            self._note_recent(plan, ka, kb, flags)
+            _note_recent(self, plan, ka, kb, flags)
         plan.used = True
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         if len(plan.operands) == 2:
@@ -232,24 +232,13 @@ class Op(OpCore):
             tape.record_short(plan, (a, b), self.tails[2], out, state)
         return out
 
-    def _note_recent(self, plan: Plan, left: Any, right: Any, flags: int) -> None:
-        """The plan that was found last, compared by addresses before any key is made.
-
-        The plan holds its specs: what is compared with lives as long as it.
-        """
-        if cython.compiled:
-            self.recent = plan
-            self.recent_left = left
-            self.recent_right = right
-            self.recent_flags = flags
-
     def _first_call2(self, key: tuple[Any, ...], state: ModeState, a: Any, b: Any) -> Any:
         args: tuple = (a, b)
         if state.special:
             return wiring.special(self, state, args, None, None, PLAIN)
         values = self.bind(args, None)
         if self.compound:
-            return self.function(*values)
+            return self._compound(values)
         plan: Plan
         try:
             plan = self.plan_for(state, values, None, PLAIN)
@@ -299,12 +288,7 @@ class Op(OpCore):
     def dispatch(self, state: ModeState, values: Any, target: Any, form: int) -> Any:
         """Find or make the plan of this call and carry it out."""
         if self.compound:
-            try:
-                result = self.function(*values)
-            except (AttributeError, TypeError) as failure:
-                # Arguments of a wrong type are told apart from other faults only now: it is free.
-                wiring.blame_types(self, values, failure)
-                raise
+            result = self._compound(values)
             if form == PLAIN:
                 return result
             return wiring.deliver(self, values, result, target, form)
@@ -334,7 +318,10 @@ class Op(OpCore):
             plan = found
             plan.used = True
             return plan
-        plan = self.builder.plan(self, state, values, target, form, key[self.count])
+        try:
+            plan = self.builder.plan(self, state, values, target, form, key[self.count])
+        except Exception as failure:
+            raise wiring.shortened(failure)  # noqa: B904
         plan_table.made += 1
         if plan.key is None:
             plan.key = key
@@ -397,21 +384,34 @@ class Op(OpCore):
                 key[i], wants = self._specs(value, state.grad_enabled)
                 flags |= wants << i
             else:
-                key[i] = self._part(i, value)
+                key[i] = _part(self, i, value)
         if self.device_at >= 0 and key[self.device_at] is None:
             key[self.device_at] = state.device
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)
 
-    def _part(self, place: int, value: Any) -> Any:
-        """What the key holds of an argument that is no tensor: its value only if it is static."""
-        kind: cython.int = self.kinds[place]
-        if kind == STATIC:
-            return tuple(value) if type(value) is list else value
-        if kind in (NUMBER, TENSOR_OR_NUMBER):
-            return DEFAULT if value is self.defaults[place] else type(value)
-        return (type(value), value) if kind == STATIC_NUMBER else type(value)
+
+def _note_recent(op: Op, plan: Plan, left: Any, right: Any, flags: int) -> None:
+    """The plan that was found last, compared by addresses before any key is made.
+
+    The plan holds its specs: what is compared with lives as long as it.
+    """
+    if cython.compiled:
+        op.recent = plan
+        op.recent_left = left
+        op.recent_right = right
+        op.recent_flags = flags
+
+
+def _part(op: OpCore, place: int, value: Any) -> Any:
+    """What the key holds of an argument that is no tensor: its value only if it is static."""
+    kind: cython.int = op.kinds[place]
+    if kind == STATIC:
+        return tuple(value) if type(value) is list else value
+    if kind in (NUMBER, TENSOR_OR_NUMBER):
+        return DEFAULT if value is op.defaults[place] else type(value)
+    return (type(value), value) if kind == STATIC_NUMBER else type(value)
 
 
 DEFAULT = "default"

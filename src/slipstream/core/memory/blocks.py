@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """The caching allocator: blocks of a device's memory, chosen by the set of free blocks alone.
 
 Blocks up to 1 MiB lie in slabs of one size class each, larger ones are split from segments.  Both

@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """The allocator of a CUDA device: blocks of its card for streams, with a ledger of who asked.
 
 With one stream it is the caching allocator plus one note in the ledger.

@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """A counted quantity: how much came, how much went, the most there ever was at once."""
 
 from __future__ import annotations

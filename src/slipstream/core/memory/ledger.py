@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """Who asked for each block: the user's line and the size, for the report of who holds memory.
 
 It is always on, since the question is asked after memory ran out.  Compiled, an entry is a C record

@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """Segments: pieces of memory that are split into blocks and merged again, for large blocks.
 
 Which hole is taken depends only on the set of holes: the smallest that fits, and of several the

@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """Slabs: pieces of memory cut into slots of one size, for blocks up to 1 MiB.
 
 Which slot is taken depends only on the set of free slots: the one at the lowest address.

@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """Blocks for several streams: who used a block, and who has to wait for whom.
 
 With one stream nothing of this runs.  From `StreamAllocator.several` on it is followed which stream

@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """Which streams used a block, and how far: kept where a program uses several streams.
 
 A stream's launches are numbered.  A block is *clean* for a stream when recorded order (an event

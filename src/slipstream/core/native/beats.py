@@ -8,7 +8,6 @@ numbers, and a thread in Python has to look (`launch.cuda.watchdog`).
 
 # The .pxd declares the C functions.
 # mypy: disable-error-code="name-defined"
-# ruff: noqa: F821
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from slipstream.core.vocab import optional
+
 Pointer = ctypes.c_void_p
 
 # cudaDataType and cublasComputeType.
@@ -135,7 +137,7 @@ def open_library() -> ctypes.CDLL:
             continue
         found.cublasLtGetVersion.restype = ctypes.c_size_t
         return found
-    raise LibraryError("cuBLASLt is not found; pip install 'slipstream[cuda]' brings it")
+    raise LibraryError(f"cuBLASLt is not found: {optional.install_command('cuda')}")
 
 
 class CublasLt:

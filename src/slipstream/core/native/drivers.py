@@ -12,6 +12,10 @@ MENDS = {
     "SYSTEM_DRIVER_MISMATCH": "the driver's parts are of two versions: restart the machine",
     "SYSTEM_NOT_READY": "the driver's services do not run: start nvidia-fabricmanager",
 }
+WAYS_OUT = (
+    f"install NVIDIA's driver (580 or newer) and its bindings: {optional.install_command('cuda')}; "
+    "or set SLIPSTREAM_DRIVER=sim, the simulated driver, which needs no card and is slow; "
+    "or use device='cpu'")
 
 
 class Drivers:
@@ -41,19 +45,20 @@ class Drivers:
         self.missing = ""
 
     def _find(self) -> None:
-        if settings.driver == "sim":
-            self.found = optional.load("core.native.simulated").SimulatedDriver()
-            return
+        simulated = settings.driver == "sim"
         try:
-            self.found = optional.load("core.native.real.driver").RealDriver()
+            if simulated:
+                self.found = optional.load("core.native.simulated").SimulatedDriver()
+            else:
+                self.found = optional.load("core.native.real.driver").RealDriver()
         except ImportError as error:
-            self.missing = ("NVIDIA's Python bindings are missing or broken "
-                            f"({error}): pip install 'slipstream[cuda]'")
+            self.missing = f"NVIDIA's Python bindings are missing or broken ({error})"
         except OSError as error:
-            self.missing = (f"the driver's library is not found ({error}): install NVIDIA's "
-                            "driver, 580 or newer")
+            self.missing = f"the driver's library is not found ({error})"
         except RuntimeError as error:
             self.missing = MENDS.get(getattr(error, "code", ""), str(error))
+        if self.missing and not simulated:
+            self.missing += f"\n  mend: {WAYS_OUT}"
 
 
 drivers = Drivers()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 
 TYPES = ("cpu", "cuda", "meta", "delay")
+# "delay" is there for the tests of the runtime itself.
+OFFERED = TYPES[:3]
 INDEXED = ("cuda",)
 
 
@@ -19,11 +21,11 @@ class Device:
     type: str
     index: int | None
 
-    def __new__(cls, kind: str | Device, index: int | None = None) -> Device:
+    def __new__(cls, kind: str | int | Device, index: int | None = None) -> Device:
         """Return the one object that stands for the device."""
         if isinstance(kind, Device):
             return kind
-        found = _known.get((kind, index))
+        found = _known.get((kind, index)) if isinstance(kind, str) else None
         return found if found is not None else _parse(kind, index)
 
     def __repr__(self) -> str:
@@ -56,7 +58,7 @@ def _parse(kind: str | int, index: int | None) -> Device:
     if colon and (index is not None or not tail.isdigit()):
         raise RuntimeError(f"Invalid device string: '{kind}'")
     if name not in TYPES:
-        known = ", ".join(TYPES)
+        known = ", ".join(OFFERED)
         raise RuntimeError(f"Expected one of {known} device type at start of device string: {kind}")
     return _make(name, int(tail) if colon else index)
 

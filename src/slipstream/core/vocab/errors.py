@@ -6,6 +6,9 @@ from typing import Any
 
 from slipstream.core.vocab.records import TensorBase
 
+# What stands between the rule that failed and the call.
+CALL = "\n  in "
+
 
 class OutOfMemoryError(RuntimeError):
     """No block of memory could be found for a tensor."""
@@ -41,5 +44,30 @@ def describe_call(name: str, arguments: dict[str, Any]) -> str:
 
 def explain(name: str, arguments: dict[str, Any], rule: str, mend: str = "") -> str:
     """The text of an error: the rule that failed, the call with its operands, the mend."""
-    text = f"{rule}\n  in {describe_call(name, arguments)}"
+    text = f"{rule}{CALL}{describe_call(name, arguments)}"
     return f"{text}\n  mend: {mend}" if mend else text
+
+
+def is_refusal(failure: BaseException) -> bool:
+    """Whether an error is one of ours about a call, in the common format."""
+    return bool(failure.args) and isinstance(failure.args[0], str) and CALL in failure.args[0]
+
+
+def restate(failure: Exception, name: str, arguments: dict[str, Any], anew: bool = False) -> None:
+    """Let an error in the common format name this call; with ``anew``, one in any format."""
+    if is_refusal(failure):
+        rule, _, rest = failure.args[0].partition(CALL)
+        tail = "".join(f"\n{line}" for line in rest.split("\n")[1:])
+    elif anew and failure.args:
+        rule, tail = str(failure.args[0]), ""
+    else:
+        return
+    failure.args = (explain(name, arguments, rule) + tail, *failure.args[1:])
+
+
+def shortened(failure: Exception) -> Exception:
+    """The error without the frames between the door and the check that raised it.
+
+    Its text says what these would; other errors keep every frame, for they are faults of ours.
+    """
+    return failure.with_traceback(None) if is_refusal(failure) else failure

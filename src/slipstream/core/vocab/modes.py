@@ -1,3 +1,4 @@
+# cython: nonecheck=False
 """Mode state per thread, and the site: the user's line that called an op."""
 
 from __future__ import annotations

@@ -6,6 +6,11 @@ import importlib
 from types import ModuleType
 
 
+def install_command(extra: str) -> str:
+    """How to install an extra: Slipstream is installed from its sources."""
+    return f".venv/bin/pip install -e '.[{extra}]' in the checkout"
+
+
 def load(name: str) -> ModuleType:
     """Import a part of Slipstream at its first use: ``import slipstream`` stays small."""
     return importlib.import_module(f"slipstream.{name}")
@@ -22,5 +27,5 @@ def require(name: str, extra: str) -> ModuleType:
         if error.name != name.partition(".")[0]:
             raise
         raise ImportError(
-            f"this needs the package {error.name}: pip install 'slipstream[{extra}]'"
+            f"this needs the package {error.name}: {install_command(extra)}"
         ) from error

@@ -77,6 +77,7 @@ cdef class Slots:
     cdef public OpBase add, sub, mul, div, matmul, neg
     cdef public OpBase eq, ne, lt, le, gt, ge
     cdef public object tensor_class
+    cdef public object with_array
 
 cdef class Node:
     cdef public object rule
@@ -111,3 +112,5 @@ cdef class TensorBase:
 
 cdef Slots _slots
 cdef bint _are_operands(object a, object b)
+cdef object _with_array(object ufunc, object a, object b)
+cdef object _compared(object ufunc, object a, object b)

@@ -22,6 +22,7 @@ from slipstream.core.vocab.hooks import HookHandle, add_hook
 KERNEL = 0
 VIEW = 1
 COMPOUND = 2
+KINDS = {KERNEL: "launch", VIEW: "view", COMPOUND: "compound"}
 
 
 class Spec:
@@ -230,6 +231,12 @@ class Plan:
         self.bare = False
         self.quick = None
 
+    def __repr__(self) -> str:
+        op = "nothing" if self.op is None else self.op.name
+        found = ", ".join([repr(spec) for spec in self.out_specs or ()])
+        kernel = "no kernel" if self.kernel is None else f"kernel {self.kernel.name}"
+        return f"<plan of {op}: {found or 'no results'}; {KINDS.get(self.kind)}, {kernel}>"
+
 
 class OpBase:
     """An op, as tensors' operator slots see it."""
@@ -261,9 +268,11 @@ class Slots:
     gt: OpBase
     ge: OpBase
     tensor_class: type[TensorBase]
+    with_array: Any
 
     def __init__(self) -> None:
         self.tensor_class = TensorBase
+        self.with_array = None
 
 
 class Node:
@@ -365,9 +374,14 @@ def _are_operands(a: object, b: object) -> bool:
                               abstract_numbers.Number))
 
 
-def _with_array(compare: Any, tensor: Any, other: object) -> Any:
-    """A comparison with an array, which would leave it to the tensor again."""
-    return compare(tensor, other) if isinstance(other, np.ndarray) else NotImplemented
+def _with_array(ufunc: Any, a: object, b: object) -> Any:
+    """An operator with an array on the left, which NumPy leaves to us."""
+    return _slots.with_array(ufunc, a, b) if isinstance(a, np.ndarray) else NotImplemented
+
+
+def _compared(ufunc: Any, a: object, b: object) -> Any:
+    """A comparison with an array: NumPy leaves it to us wherever the array stands."""
+    return _slots.with_array(ufunc, a, b) if isinstance(b, np.ndarray) else NotImplemented
 
 
 class TensorBase:
@@ -383,19 +397,29 @@ class TensorBase:
     base: TensorBase | None
 
     def __add__(self, other: object) -> Any:
-        return _slots.add.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.add.call2(self, other)
+        return _with_array(np.add, self, other)
 
     def __sub__(self, other: object) -> Any:
-        return _slots.sub.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.sub.call2(self, other)
+        return _with_array(np.subtract, self, other)
 
     def __mul__(self, other: object) -> Any:
-        return _slots.mul.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.mul.call2(self, other)
+        return _with_array(np.multiply, self, other)
 
     def __truediv__(self, other: object) -> Any:
-        return _slots.div.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.div.call2(self, other)
+        return _with_array(np.true_divide, self, other)
 
     def __matmul__(self, other: object) -> Any:
-        return _slots.matmul.call2(self, other) if _are_operands(self, other) else NotImplemented
+        if _are_operands(self, other):
+            return _slots.matmul.call2(self, other)
+        return _with_array(np.matmul, self, other)
 
     def __neg__(self) -> Any:
         return _slots.neg.call1(self)
@@ -403,32 +427,32 @@ class TensorBase:
     def __eq__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.eq.call2(self, other)
-        return _with_array(np.equal, self, other)
+        return _compared(np.equal, self, other)
 
     def __ne__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.ne.call2(self, other)
-        return _with_array(np.not_equal, self, other)
+        return _compared(np.not_equal, self, other)
 
     def __lt__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.lt.call2(self, other)
-        return _with_array(np.less, self, other)
+        return _compared(np.less, self, other)
 
     def __le__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.le.call2(self, other)
-        return _with_array(np.less_equal, self, other)
+        return _compared(np.less_equal, self, other)
 
     def __gt__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.gt.call2(self, other)
-        return _with_array(np.greater, self, other)
+        return _compared(np.greater, self, other)
 
     def __ge__(self, other: object) -> Any:
         if _are_operands(self, other):
             return _slots.ge.call2(self, other)
-        return _with_array(np.greater_equal, self, other)
+        return _compared(np.greater_equal, self, other)
 
     def __hash__(self) -> int:
         # Tensors are compared elementwise, so they hash by identity, as PyTorch's do.
@@ -444,8 +468,11 @@ if not cython.compiled:
     # Compiled, one slot serves both sides of an operator; uncompiled, Python asks for the other.
     for _name in ("add", "sub", "mul", "truediv", "matmul"):
         _slot = {"truediv": "div"}.get(_name, _name)
-        setattr(TensorBase, f"__r{_name}__", lambda self, other, slot=_slot: getattr(
-            slots, slot).call2(other, self) if _are_operands(other, self) else NotImplemented)
+        _ufunc = {"sub": np.subtract, "mul": np.multiply}.get(_name) or getattr(
+            np, _name.replace("truediv", "true_divide"))
+        setattr(TensorBase, f"__r{_name}__", lambda self, other, slot=_slot, ufunc=_ufunc: getattr(
+            slots, slot).call2(other, self) if _are_operands(other, self) else _with_array(
+            ufunc, other, self))
     Storage.version = 0
     Storage.read_only = False
     Storage.exported = 0

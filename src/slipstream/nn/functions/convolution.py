@@ -96,7 +96,7 @@ def conv3d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None, s
                            "input size")
     padded = padded_depth(volumes, edges)
     count = (depth - reach) // steps[0] + 1
-    total = None
+    total: Any = None
     for place in range(weight.shape[2]):
         first = place * apart[0]
         part = padded[:, :, first:first + (count - 1) * steps[0] + 1:steps[0]]

@@ -180,7 +180,7 @@ class RNNBase(Module):
     def _direction(self, x: ss.Tensor, tail: str, state: tuple[ss.Tensor, ...],
                    sizes: list[int] | None) -> tuple[ss.Tensor, tuple[ss.Tensor, ...]]:
         step = self._step()
-        named = self._parameters
+        named: dict[str, Any] = self._parameters
         # The input's part of the gates is one product for all times.
         given = ss.linear(x, named[f"weight_ih{tail}"], named.get(f"bias_ih{tail}"))
         weight, bias = named[f"weight_hh{tail}"], named.get(f"bias_hh{tail}")

@@ -131,7 +131,7 @@ class Bridge:
         """A new tensor: empty, zeros, ones or full."""
         device, fill, made = more
         shape = tuple(sizes[:ndim])
-        options = {"dtype": dtypes.ALL[dtype] if dtype >= 0 else None,
+        options: dict[str, Any] = {"dtype": dtypes.ALL[dtype] if dtype >= 0 else None,
                    "device": "cpu" if device == -1 else "cuda" if device < 0 else f"cuda:{device}"}
         name = how.decode()
         tensor = ss.full(shape, fill, **options) if name == "full" else (

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
 
 import slipstream as ss
 from slipstream import library
+from slipstream.core.api.explain import OwnTime
+from slipstream.core.launch import door
 
 
 def test_explain_tells_every_layer():
@@ -80,6 +84,28 @@ def test_shares_add_up():
     assert set(shares) == {"dispatch", "kernels", "waits"}
     assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["kernels"] > 0
+
+
+def test_time_inside_other_time_counts_once():
+    alone = OwnTime()
+    # Spans come at their ends: a wait and a kernel inside a launch, then a launch by itself.
+    assert [alone.of(*span) for span in ((2, 5), (6, 7), (1, 10), (10, 14))] == [3, 1, 5, 4]
+    assert alone.of(0, 20) == 20 - 9 - 4
+
+
+def test_a_wait_inside_a_launch_is_no_kernel_time():
+    def both():
+        door.emit("wait", "inside", start, start + 80, {})
+        door.emit("launch", "kernel", start - 20, start + 100, {})
+
+    with ss.time_shares() as shares:
+        start = time.perf_counter_ns()
+        both()
+        other = threading.Thread(target=both)
+        other.start()
+        other.join()
+    assert shares["kernels"] == pytest.approx(shares["waits"] / 2)
+    assert sum(shares.values()) == pytest.approx(1.0)
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ def test_capsules() -> None:
     taken = ss.from_dlpack(capsule)
     x[0] = 5.0
     assert taken.tolist() == [5.0, 1.0, 1.0, 1.0]
-    with pytest.raises(ValueError, match="Capsule"):
+    with pytest.raises(BufferError, match="used up"):
         ss.from_dlpack(capsule)
     for wrong in (3, None, "a"):
         with pytest.raises(TypeError, match="DLPack"):

@@ -360,3 +360,36 @@ def test_channels_last_is_kept():
     out = ss.empty(2, 3, 4, 5)
     assert ss.exp(x, out=out).is_contiguous()
     np.testing.assert_allclose(out.numpy(), x.exp().numpy())
+
+
+def test_dlpack_under_the_names_of_utils():
+    tensor = ss.arange(6.0).reshape(2, 3)
+    capsule = ss.utils.dlpack.to_dlpack(tensor)
+    again = ss.utils.dlpack.from_dlpack(capsule)
+    again.add_(1)
+    assert tensor.tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    with pytest.raises(BufferError, match="used up"):
+        ss.utils.dlpack.from_dlpack(capsule)
+
+
+def test_bfloat16_through_dlpack():
+    tensor = ss.tensor([1.5, -2.0], dtype=ss.bfloat16)
+    again = ss.from_dlpack(tensor)
+    assert again.dtype is ss.bfloat16
+    assert again.data_ptr() == tensor.data_ptr()
+    assert again.tolist() == [1.5, -2.0]
+
+
+def test_an_array_marks_its_tensor_until_it_goes():
+    tensor = ss.arange(4.0)
+    assert tensor.storage.exported == 0
+    array = tensor.numpy()
+    view = array[1:]
+    assert tensor.storage.exported == 1
+    del array
+    assert tensor.storage.exported == 1
+    del view
+    assert tensor.storage.exported == 0
+    address = tensor.data_ptr()
+    assert address
+    assert tensor.storage.exported

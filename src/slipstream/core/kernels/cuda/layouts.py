@@ -63,8 +63,9 @@ FEW_BLOCKS = 264
 # Bytes that a thread asks for at once; the blocks of such kernels that a processor should hold, if
 # so few bytes of a thread's registers are in use.
 BATCH_BYTES = 128
+LARGE_BATCH = 4
 RESIDENT = 4
-RESIDENT_BYTES = 200
+RESIDENT_BYTES = 150
 # Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
 COLUMN_BYTES = 32
 MOST_COLUMNS = 8
@@ -284,7 +285,10 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     lanes, keep = _lanes(vectors, most, rows, most * vector * kept <= KEPT_BYTES_LARGE)
     if not keep and space.length * stored > HALF_SHARED and not reduction.single:
         lanes = MOST_THREADS
-    batch = keep or _batch(reduction, max(stored, 1) * (2 if lanes > LONG_BLOCK else 1), vector)
+    batch = keep or _batch(reduction, max(stored, 1), vector)
+    if not keep and lanes > LONG_BLOCK:
+        # Such a block has half the registers.
+        batch = min(max(batch // 2, 1), LARGE_BATCH)
     words: Words = {"rows": [rows], "vectors": [vectors], "span": [vectors], "chunks": [1],
                     **access.space_words(outer, "row")}
     if taken:

@@ -42,11 +42,9 @@ class ListWriter(MapWriter):
     an element's value is not 0.
     """
 
-    def __init__(self, formula: Formula, plan: MapPlan, columns: Sequence[int | None],
-                 guarded: bool) -> None:
+    def __init__(self, formula: Formula, plan: MapPlan, columns: Sequence[int | None]) -> None:
         super().__init__(formula, plan, {"tensors": [0], "slot": [0]})
         self.columns = columns
-        self.guarded = guarded
 
     def text(self) -> str:
         """The source."""
@@ -70,7 +68,6 @@ class ListWriter(MapWriter):
     def _parameters(self) -> list[str]:
         formula = self.formula
         parts = ["const uint64_t* table", "const uint64_t* chunks"]
-        parts += ["const float* found"] if self.guarded else []
         parts += [("" if place < formula.outputs else "const ")
                   + f"{formula.stored(place)}* {formula.pointers[place]}"
                   for place, column in enumerate(self.columns) if column is None]
@@ -89,11 +86,9 @@ class ListWriter(MapWriter):
             kind = ("" if place < formula.outputs else "const ") + formula.stored(place)
             lines.add(f"SLIP_POINTER({kind}) {formula.pointers[place]} = slip_pointer_at<{kind}>("
                       f"table[{column} * tail.tensors + tensor]);")
-        # Where an index was bad or a gradient is not finite nothing is written.
-        lines.add("bool kept = tail.slot != 0 && slip_pointer_at<const int64_t>("
+        # Where an index was bad nothing is written.
+        lines.add("const bool kept = tail.slot != 0 && slip_pointer_at<const int64_t>("
                   "(uint64_t)tail.slot)[0] != 0;")
-        if self.guarded:
-            lines.add("kept = kept || found[0] != 0;")
 
     def _range(self) -> None:
         self.lines.add(f"const int64_t start = base + (int)threadIdx.x * {self.plan.vector};",
@@ -115,7 +110,7 @@ class ListWriter(MapWriter):
 class ListKernel(LaunchKernel):
     """Runs one program over lists on one device."""
 
-    def __init__(self, program: Program, columns: Sequence[int | None], guarded: bool) -> None:
+    def __init__(self, program: Program, columns: Sequence[int | None]) -> None:
         self.formula = Formula(program)
         self.name = f"cuda list of tensors {self.formula.name}"
         dtypes_of = self.formula.dtypes
@@ -127,7 +122,7 @@ class ListKernel(LaunchKernel):
         vector = access.elements_of(sizes)
         self.plan = MapPlan(self.kinds, vector, 1 if read * vector >= 32 else 2, 0, False)
         self.step = BLOCK * vector * self.plan.unroll
-        writer = ListWriter(self.formula, self.plan, columns, guarded)
+        writer = ListWriter(self.formula, self.plan, columns)
         self.code = KernelCode(writer.name, writer.text())
 
     def launch(self, backend: Any, tensors: int, chunks: int, heeds: bool) -> Launch:
@@ -172,12 +167,23 @@ class Tables:
         """Let what is recorded go out."""
         self.backend.queue().send(reason)
 
+    def note(self, columns: Sequence[Any]) -> None:
+        """Tell the allocator that the current stream uses the tensors, where there are several."""
+        queue = self.backend.queue()
+        if queue.shared:
+            for column in columns:
+                listed = ([tensor.record.grad for tensor in columns[0]] if column is None
+                          else column)
+                # The launch comes next.
+                queue.note_uses(tuple(listed), queue.sequence + 1)
+
     def _written(self, words: np.ndarray) -> TensorBase:
         made = TensorBase()
         made.spec = specs.contiguous(self.backend.device, dtypes.int64, (words.size,))
         made.storage = self.backend.scratch(words.nbytes)
         made.offset = 0
-        self.backend.write(made.storage.address, words)
+        # A captured graph reads the table at each replay, and holds it.
+        self.backend.write_now(self.backend.queue(), made.storage.address, words)
         return made
 
 
@@ -210,19 +216,19 @@ kernels: dict[Any, ListKernel] = {}
 
 
 def bound(backend: Any, program: Program, columns: tuple[int | None, ...],
-          facts: tuple[list[int], bool, bool]) -> tuple[ListKernel, Launch | None, Tables] | None:
+          facts: tuple[list[int], bool]) -> tuple[ListKernel, Launch | None, Tables] | None:
     """Kernel, launch and tables of a list; None for a program that reduces.
 
-    ``columns``: see `ListWriter`; ``facts``: elements of each tensor, whether a float32 tensor is
-    looked at that keeps all from being written, and whether a bad index does.
+    ``columns``: see `ListWriter`; ``facts``: elements of each tensor, and whether a bad index keeps
+    all from being written.
     """
-    numels, guarded, heeds = facts
+    numels, heeds = facts
     if program.has_rows:
         return None
-    key = (program, columns, guarded)
+    key = (program, columns)
     kernel = kernels.get(key)
     if kernel is None:
-        kernel = kernels[key] = ListKernel(program, columns, guarded)
+        kernel = kernels[key] = ListKernel(program, columns)
     chunks = cut(numels, kernel.step)
     launch = kernel.launch(backend, len(numels), chunks.size // 2, heeds) if chunks.size else None
     return kernel, launch, Tables(backend, chunks)

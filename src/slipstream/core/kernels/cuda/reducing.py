@@ -84,7 +84,9 @@ class ReduceWriter(PartWriter):
     def text(self) -> str:
         """The source."""
         formula, lines = self.formula, self.lines
-        bounds = f"{self.plan.threads}, {self.plan.least}"
+        # Told of one block, the compiler would take more registers than if told of none.
+        least = f", {self.plan.least}" if self.plan.least > 1 else ""
+        bounds = f"{self.plan.threads}{least}"
         lines.open(f'extern "C" __global__ void __launch_bounds__({bounds})\n'
                    f"{formula.name}({formula.parameters(self.part_parameters())})")
         formula.add_uniform(lines)

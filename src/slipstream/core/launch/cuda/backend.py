@@ -208,7 +208,7 @@ class CudaBackend(Backend):
         """Words of the current stream that are zero between launches."""
         queue = self.queue()
         self.enter()
-        return self.counters.of(queue.number, queue.stream)
+        return self.counters.of(queue.number, queue.stream, queue.capture is not None)
 
     def call_alone(self, name: str, call: Any) -> None:
         """Make a library call that no window can hold: ``call(stream)``."""
@@ -261,10 +261,18 @@ class CudaBackend(Backend):
         queue = self.queue()
         if queue.capture is not None:
             queue.capture.refuse_pageable()
-        queue.send("copy")
+        self.write_now(queue, address, data)
+
+    def write_now(self, queue: Queue, address: int, data: Any) -> None:
+        """The same, also where the stream captures a graph, which does not hold the copy then."""
+        if queue.capture is None:
+            queue.send("copy")
         self.enter()
         queue.sequence += 1
         self.staging.write(address, data, queue.stream)
+        if queue.capture is not None:
+            # Replays on other streams come after nothing that this stream did.
+            self.driver.wait_stream(queue.stream)
 
     # -- sending and waiting --
 

@@ -9,7 +9,6 @@ everything else, and what must not be captured is refused at the line that asks 
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any, NamedTuple
 
 from slipstream.core.launch.cuda.captured import CapturedGraph, Draw, Step
@@ -57,7 +56,6 @@ class Capture:
     def __init__(self, backend: Any, pool: Pool, generators: list[Any]) -> None:
         self.backend = backend
         self.driver = backend.driver
-        self.thread = threading.get_ident()
         self.pool = pool
         self.made = CapturedGraph(backend, pool)
         self.origin = backend.queue()

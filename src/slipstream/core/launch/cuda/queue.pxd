@@ -44,7 +44,6 @@ cdef class Queue:
     cpdef object send(self, str reason)
     cpdef Window fresh_window(self)
     cpdef object dispatch(self, Window window, str reason)
-    cpdef object launch_rest(self, Window window, str reason)
     cpdef object drain(self)
     cpdef bint tick(self) except -1
     cpdef object watch_drain(self)

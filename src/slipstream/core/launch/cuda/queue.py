@@ -23,8 +23,8 @@ from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Spec, Storage, TensorBase
 
-__all__ = ["Beat", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Spec", "Storage",
-           "Window", "Words"]
+__all__ = ["Beat", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Spec",
+           "Storage", "Window", "Words"]
 
 # A window has at least and at most so many launches where its content decides.
 LEAST = 8
@@ -42,11 +42,10 @@ SHORT = 3
 class Queue:
     """The launches of one stream that are not sent yet.
 
-    ``stream`` is the driver's handle; ``number`` counts the streams of the device;
-    ``sequence`` counts what was recorded; ``deferred`` is False where the handle was given away
-    or came from outside: then every launch is sent at once; ``workspace`` is memory for library
-    calls, made when it is first wanted; ``capture`` what launches become nodes of, while a user
-    captures a graph; ``scratches`` memory of the op that is recorded, where streams are several.
+    ``stream``: the driver's handle; ``number`` counts the device's streams, ``sequence`` what was
+    recorded; ``deferred``: False for a handle that others have, whose launches are sent at once;
+    ``workspace``: for library calls; ``capture``: what launches become nodes of while a user
+    captures; ``scratches``: memory of the op that is recorded, where streams are several.
     """
 
     owner: Any
@@ -97,8 +96,7 @@ class Queue:
         self.shared = False
         self.mark = 0
         self.ticks = 0
-        # The hash of the kernels since the last known point, that of the stretch before, and how
-        # many times in a row they were the same.
+        # The hash of the kernels since the last known point and of those before it; repeats.
         self.stretch = 0
         self.before = 0
         self.repeats = 0
@@ -155,8 +153,7 @@ class Queue:
     def mend(self) -> None:
         """Leave the window as it was before a record that was interrupted."""
         self.mark = mended(self.window, self.simulated)
-        # Whether the last one was counted is not known: numbers may be left out, not used twice.
-        self.sequence += 1
+        self.sequence += 1  # It may have been counted: a number may be left out, not used twice.
         self.repeats = 0
         self.recording = False
         self.note_waiting()
@@ -169,8 +166,12 @@ class Queue:
         """Tell the allocator which blocks a launch uses, where there are several streams."""
         memory = self.owner.memory
         for tensor in operands:
-            if tensor.storage.owner == self.owner.owner:
-                memory.used(tensor.storage.address, self.number, sequence)
+            storage = tensor.storage
+            if storage.owner != self.owner.owner:
+                # Memory of ours that came back through another library is that of its lender.
+                storage = getattr(storage.keep, "lent", None)
+            if storage is not None:
+                memory.used(storage.address, self.number, sequence)
         while self.scratches:
             memory.used(self.scratches.pop(), self.number, sequence)
 
@@ -295,7 +296,7 @@ class Queue:
                 self.memo.forget(window.key)
                 reason = "not capturable"
         if graph is None:
-            self.launch_rest(window, reason or "first sight")
+            launch_rest(self, window, reason or "first sight")
             return
         if self.simulated:
             self.driver.stamps = stamps_of(window)
@@ -306,28 +307,6 @@ class Queue:
         graph.used = self.counts.windows
         self.counts.launches += count
         self.counts.replayed += count
-
-    def launch_rest(self, window: Window, reason: str) -> None:
-        """Launch one by one what of a window has not gone out yet."""
-        launch: Launch
-        place: cython.Py_ssize_t = window.drained
-        start: cython.Py_ssize_t = window.ends[place - 1] if place else 0
-        rest = window.launches[place:]
-        window.drained += len(rest)
-        self.counts.launches += len(rest)
-        self.counts.alone(reason, rest)
-        for each in rest:
-            launch = each
-            end: cython.Py_ssize_t = window.ends[place]
-            block = launch.parameters(window.words, start, end - start)
-            if self.simulated:
-                self.driver.site, self.driver.stamp = stamps_of(window)[place]
-            self.hot.launch(launch.function, launch.shape, self.stream, block)
-            start = end
-            place += 1
-        if self.simulated:
-            # What comes next is checked against the blocks of its own moment.
-            self.driver.stamp = None
 
     # -- what has waited too long --
 
@@ -344,7 +323,7 @@ class Queue:
         self.sending = True
         try:
             self.owner.enter()
-            self.launch_rest(self.window, "drained")
+            launch_rest(self, self.window, "drained")
         finally:
             self.sending = False
             self.note_waiting()
@@ -358,14 +337,42 @@ class Queue:
         return moved
 
     def watch_drain(self) -> None:
-        """Drain from the watchdog's thread; what a kernel reported waits for the user's."""
-        if not self.lock.acquire(blocking=False):
-            return
-        try:
-            if not self.sending and not self.recording:
-                self.drain_now()
-        finally:
-            self.lock.release()
+        """Drain from another thread, where nobody is at it."""
+        drain_from_outside(self)
+
+
+def launch_rest(queue: Queue, window: Window, reason: str) -> None:
+    """Launch one by one what of a window has not gone out yet."""
+    launch: Launch
+    place: cython.Py_ssize_t = window.drained
+    start: cython.Py_ssize_t = window.ends[place - 1] if place else 0
+    rest = window.launches[place:]
+    window.drained += len(rest)
+    queue.counts.launches += len(rest)
+    queue.counts.alone(reason, rest)
+    for each in rest:
+        launch = each
+        end: cython.Py_ssize_t = window.ends[place]
+        block = launch.parameters(window.words, start, end - start)
+        if queue.simulated:
+            queue.driver.site, queue.driver.stamp = stamps_of(window)[place]
+        queue.hot.launch(launch.function, launch.shape, queue.stream, block)
+        start = end
+        place += 1
+    if queue.simulated:
+        # What comes next is checked against the blocks of its own moment.
+        queue.driver.stamp = None
+
+
+def drain_from_outside(queue: Queue) -> None:
+    """Drain from the watchdog's thread; what a kernel reported waits for the user's."""
+    if not queue.lock.acquire(blocking=False):
+        return
+    try:
+        if not queue.sending and not queue.recording:
+            queue.drain_now()
+    finally:
+        queue.lock.release()
 
 
 def mended(window: Window, simulated: bool) -> int:

@@ -6,7 +6,7 @@ has its own; they are no block of the allocator's, so that it counts none.
 
 from __future__ import annotations
 
-from slipstream.core.native.driver import Driver
+from slipstream.core.native.driver import Driver, DriverError
 
 # How many rows or tiles of a launch may be shared by several blocks.
 TICKETS = 4096
@@ -19,11 +19,21 @@ class Tickets:
         self.driver = driver
         self.addresses: dict[int, int] = {}
 
-    def of(self, number: int, stream: int) -> int:
-        """The address of a stream's tickets; ``number`` is what its device calls it."""
+    def of(self, number: int, stream: int, captures: bool) -> int:
+        """The address of a stream's tickets; ``number`` is what its device calls it.
+
+        ``captures``: the stream captures a graph, which other streams may replay.
+        """
         found = self.addresses.get(number)
         if found is None:
             found = self.driver.allocate(4 * TICKETS)
-            self.driver.fill(found, 0, 4, TICKETS, stream)
+            try:
+                self.driver.fill(found, 0, 4, TICKETS, stream)
+                if captures:
+                    # Replays on other streams come after nothing that this stream did.
+                    self.driver.wait_stream(stream)
+            except DriverError:
+                self.driver.free(found)
+                raise
             self.addresses[number] = found
         return found

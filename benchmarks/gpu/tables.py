@@ -1,0 +1,64 @@
+"""The figures of a card as markdown: headline rows for the README, all rows for benchmarks/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+README, WHOLE = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
+BEGINS, ENDS = "<!-- gpu begins -->", "<!-- gpu ends -->"
+HEAD = ["| | ours | PyTorch | value | bar | |", "|---|---|---|---|---|---|"]
+# Beginnings of the rows on the front page: what a user meets, losses among them.
+HEADLINES = (
+    "a + b, 64 float32: enqueue, memo on", "mul, sum, backward",
+    "MLP 8 x 256, batch 64, Adam: one step", "digits net step", "a step at a length never seen",
+    "a growing cache", "x + 1, 64 M", "softmax of rows", "pinned copy beside products",
+    "custom kernel: source to first result, cold",
+)
+SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A value with three digits and, for a time, the unit that suits it."""
+    if value is None:
+        return "-"
+    if unit in SECONDS:
+        value *= SECONDS[unit]
+        unit = next((name for name in ("s", "ms", "µs") if value >= SECONDS[name]), "ns")
+        value /= SECONDS[unit]
+    digits = f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{digits} {unit}".strip()
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """One row of a table."""
+    bar = row["bar"]
+    bound = "-" if bar is None else f"≤ {bar:g}" if bar > 0 else f"≥ {-bar:g}"
+    cells = (row["what"], quantity(row["ours"], row["unit"]), quantity(row["peer"], row["unit"]),
+             f"{row['value']:.3g}", bound, "ok" if row["met"] else "missed")
+    return f"| {' | '.join(cells)} |"
+
+
+def rows_of(known: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of all parts of a results file."""
+    return [row for part in known.values() for row in part["rows"]]
+
+
+def headlines(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the front page, in its order."""
+    return [row for start in HEADLINES for row in rows if row["what"].startswith(start)]
+
+
+def put(path: Path, lines: list[str]) -> None:
+    """Replace what stands between the marks of a file."""
+    head, _, rest = path.read_text().partition(BEGINS)
+    _, _, tail = rest.partition(ENDS)
+    path.write_text(head + BEGINS + "\n".join(["", *lines, "", ""]) + ENDS + tail)
+
+
+def write(known: dict[str, Any], measured: str) -> None:
+    """Put the figures into both files; ``measured`` says when and where."""
+    rows = rows_of(known)
+    for path, chosen in ((README, headlines(rows)), (WHOLE, rows)):
+        put(path, [measured, "", *HEAD, *map(line_of, chosen)])
