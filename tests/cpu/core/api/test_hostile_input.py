@@ -249,3 +249,19 @@ def test_python_types_are_dtypes() -> None:
 def test_functions_say_what_is_no_tensor(call: Any, value: Any) -> None:
     with pytest.raises(TypeError, match="must be Tensor"):
         call(value)
+
+
+@pytest.mark.parametrize("call", [
+    lambda v: ss.numel(v), lambda v: ss.is_complex(v), lambda v: ss.is_floating_point(v),
+    lambda v: ss.can_cast(v, ss.float32), lambda v: ss.promote_types(ss.float32, v),
+    lambda v: ss.index_put(ss.ones(2), (v,), ss.ones(1))])
+@pytest.mark.parametrize("value", [3, "a", [1.0]])
+def test_questions_about_what_is_neither_tensor_nor_dtype(call: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match="must be"):
+        call(value)
+
+
+def test_complex_numbers_are_no_bounds() -> None:
+    for call in (lambda: ss.ones(2).clamp(0, 1j), lambda: ss.ones(2).clamp(1j)):
+        with pytest.raises(RuntimeError, match="complex"):
+            call()
