@@ -5,7 +5,7 @@ from typing import Any
 
 from slipstream import return_types as return_types
 from slipstream._tensor_methods import Bool, Float, Int, Number
-from slipstream.core.api.tensor import Size as Size
+from slipstream.core.api.size import Size as Size
 from slipstream.core.api.tensor import Tensor as Tensor
 from slipstream import amp as amp
 from slipstream import autograd as autograd
