@@ -40,6 +40,7 @@ from slipstream.core.api.namespace import is_complex as is_complex
 from slipstream.core.api.namespace import is_floating_point as is_floating_point
 from slipstream.core.api.namespace import is_tensor as is_tensor
 from slipstream.core.api.namespace import numel as numel
+from slipstream.core.api.namespace import promote_types as promote_types
 from slipstream.core.api.namespace import result_type as result_type
 from slipstream.core.api.options import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from slipstream.core.api.options import can_cast as can_cast
@@ -73,7 +74,6 @@ from slipstream.core.shapes.formats import preserve_format as preserve_format
 from slipstream.core.shapes.formats import strided as strided
 from slipstream.core.vocab.devices import Device as Device
 from slipstream.core.vocab.dtypes import DType as DType
-from slipstream.core.vocab.dtypes import promote as promote
 from slipstream.nn.functional import adaptive_max_pool1d as adaptive_max_pool1d
 from slipstream.nn.functional import alpha_dropout as alpha_dropout
 from slipstream.nn.functional import avg_pool1d as avg_pool1d
@@ -514,7 +514,6 @@ def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Any = ...) ->
 def pow_(input: Tensor, exponent: Tensor | Number) -> Tensor: ...
 def prelu(input: Tensor, weight: Tensor) -> Tensor: ...
 def prod(input: Tensor, dim: Int | None = ..., keepdim: Bool = ..., *, dtype: DType | None = ...) -> Tensor: ...
-promote_types = promote
 def rand(*size: Int | Sequence[Int], generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ...) -> Tensor: ...
 def rand_like(input: Tensor, *, generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ..., memory_format: Any = ...) -> Tensor: ...
 def randint(low: Any = ..., high: Any = ..., size: Any = ..., *, generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ...) -> Tensor: ...

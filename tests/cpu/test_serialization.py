@@ -12,7 +12,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import slipstream as ss
@@ -44,6 +44,7 @@ objects = st.recursive(
     leaves, lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(keys, inner))
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(objects)
 def test_plain_objects_go_round(obj):
     assert repr(again(obj)) == repr(obj)

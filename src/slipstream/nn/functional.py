@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import slipstream as ss
 from slipstream.core.api.install import functions
 from slipstream.nn.functions import (
+    arguments,
     attention,
     convolution,
     losses,
@@ -91,14 +92,15 @@ sigmoid = ss.sigmoid
 tanh = ss.tanh
 
 
-def relu(input: ss.Tensor, inplace: bool = False) -> ss.Tensor:
-    """max(input, 0), written into ``input`` if ``inplace``."""
-    return input.relu_() if inplace else ss.relu(input)
-
-
+@arguments.checked
 def relu_(input: ss.Tensor) -> ss.Tensor:
     """max(input, 0), written into ``input``."""
     return input.relu_()
+
+
+def relu(input: ss.Tensor, inplace: bool = False) -> ss.Tensor:
+    """max(input, 0), written into ``input`` if ``inplace``."""
+    return relu_(input) if inplace else ss.relu(input)
 
 
 def softmax(input: ss.Tensor, dim: int | None = None, _stacklevel: int = 3,
@@ -123,6 +125,7 @@ def implicit_dim(input: ss.Tensor) -> int:
     return 0 if input.ndim in (0, 1, 3) else 1
 
 
+@arguments.checked
 def embedding(input: ss.Tensor, weight: ss.Tensor, padding_idx: int | None = None,
               max_norm: float | None = None, norm_type: float = 2.0,
               scale_grad_by_freq: bool = False, sparse: bool = False) -> ss.Tensor:
@@ -164,3 +167,7 @@ if TYPE_CHECKING:
 # Every other function of this namespace is the op itself, as its entry says.
 for _name, _function in functions["nn.functional"].items():
     globals().setdefault(_name, _function)
+
+for _name, _function in list(globals().items()):
+    if getattr(_function, "__module__", "").startswith("slipstream.nn.functions."):
+        globals()[_name] = arguments.checked(_function)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import ctypes
 from typing import Any
 
@@ -26,6 +25,8 @@ from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage, TensorBase
 
 LARGEST = 2**63 - 1
+PYTHON_TYPES = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64,
+                complex: dtypes.complex128}
 
 
 class UntypedStorage:
@@ -248,6 +249,7 @@ def tensor(data: Any, *, dtype: DType | None = None, device: Any = None,
     values; an array's or tensor's own dtype.  Raises ValueError for ragged lists, TypeError for
     what is no number, RuntimeError for integers that the dtype cannot hold.
     """
+    dtype = dtype_of_argument("tensor", dtype)
     if isinstance(data, TensorBase):
         made = to(data.detach().clone(), device, dtype)  # type: ignore[attr-defined]
     else:
@@ -255,6 +257,16 @@ def tensor(data: Any, *, dtype: DType | None = None, device: Any = None,
     if pin_memory:
         made = ops.pinned.call((made, None), None)
     return made.requires_grad_(True) if requires_grad else made
+
+
+def dtype_of_argument(name: str, dtype: Any) -> DType | None:
+    """A dtype, or the one that a Python type of numbers stands for; TypeError for other values."""
+    if dtype is None or isinstance(dtype, DType):
+        return dtype
+    if isinstance(dtype, type) and dtype in PYTHON_TYPES:
+        return PYTHON_TYPES[dtype]
+    raise TypeError(f"{name}(): argument 'dtype' must be slipstream.dtype, not "
+                    f"{type(dtype).__name__}")
 
 
 def _target_device(device: Any) -> Device:
@@ -378,6 +390,7 @@ def _cast_array(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Any:
     """A tensor of the data, sharing its memory where that is possible."""
+    dtype = dtype_of_argument("as_tensor", dtype)
     if isinstance(data, np.ndarray):
         data = from_numpy(data)
     if isinstance(data, TensorBase):
@@ -469,34 +482,6 @@ def hurried(self: Any) -> Any:
     return moved(self, CPU)
 
 
-def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
-    """A copy with memory of its own; RuntimeError for a tensor that is no leaf."""
-    if id(self) in memo:
-        return memo[id(self)]
-    if self.grad_fn is not None:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
-                           "deepcopy protocol at the moment")
-    made = as_class(self.detach().clone(), type(self))
-    memo[id(self)] = made
-    if self.requires_grad:
-        made.requires_grad_(True)
-    if self.grad is not None:
-        made.grad = copy.deepcopy(self.grad, memo)
-    attributes = attributes_of(self)
-    if attributes:
-        made.__dict__.update(copy.deepcopy(attributes, memo))
-    return made
-
-
-FIELDS = ("spec", "storage", "offset", "record", "base")
-
-
-def attributes_of(self: Any) -> dict[str, Any]:
-    """What a user set on an instance of a subclass; uncompiled, the fields lie beside it."""
-    held = getattr(self, "__dict__", {})
-    return {name: value for name, value in held.items() if name not in FIELDS}
-
-
 def as_class(self: Any, cls: Any) -> Any:
     """The same tensor as an instance of a subclass."""
     if type(self) is cls:
@@ -508,26 +493,6 @@ def as_class(self: Any, cls: Any) -> Any:
     out.spec, out.storage, out.offset = self.spec, self.storage, self.offset
     out.record, out.base = self.record, self.base
     return out
-
-
-def reduced(self: Any) -> Any:
-    """What pickle keeps: class, dtype, shape, bytes, requires_grad."""
-    if self.grad_fn is not None:
-        raise RuntimeError("a tensor that is no leaf cannot be pickled; detach() it first")
-    array = np.ascontiguousarray(host_array(self.detach(), "pickle"))
-    attributes = attributes_of(self) or None
-    return rebuild, (type(self), self.spec.dtype.name, self.spec.shape, array.tobytes(),
-                     self.requires_grad, attributes)
-
-
-def rebuild(cls: Any, dtype: str, shape: tuple[int, ...], data: bytes, requires_grad: bool,
-            attributes: Any) -> Any:
-    """A tensor again from what pickle kept."""
-    array = np.frombuffer(data, dtypes.BY_NAME[dtype].numpy).reshape(shape)
-    made = as_class(copied(array, CPU), cls)
-    if attributes:
-        made.__dict__.update(attributes)
-    return made.requires_grad_(True) if requires_grad else made
 
 
 # -- pinned memory -------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from slipstream.core.shapes import broadcast, formats
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType
-from slipstream.core.vocab.dtypes import promote as promote_types
+from slipstream.core.vocab.dtypes import promote
 
 install.install()
 
@@ -66,6 +66,15 @@ def result_type(a: Any, b: Any) -> DType:
     return promotion.result_type((a, b))
 
 
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype that holds the numbers of both; TypeError for what is no dtype."""
+    for given in (type1, type2):
+        if not isinstance(given, DType):
+            raise TypeError("promote_types(): arguments must be dtypes, not "
+                            f"{type(given).__name__}")
+    return promote(type1, type2)
+
+
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that shapes broadcast to; RuntimeError where they do not."""
     try:
@@ -75,19 +84,25 @@ def broadcast_shapes(*shapes: Any) -> Size:
         raise RuntimeError(str(failure)) from None
 
 
+def _tensor(name: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument 'self' must be Tensor, not {type(value).__name__}")
+    return value
+
+
 def numel(self: Tensor) -> int:
     """The number of elements."""
-    return self.numel()
+    return _tensor("numel", self).numel()
 
 
 def is_floating_point(self: Tensor) -> bool:
     """Whether the dtype is a float dtype."""
-    return self.is_floating_point()
+    return _tensor("is_floating_point", self).is_floating_point()
 
 
 def is_complex(self: Tensor) -> bool:
     """Whether the dtype is complex."""
-    return self.is_complex()
+    return _tensor("is_complex", self).is_complex()
 
 
 _OWN = (

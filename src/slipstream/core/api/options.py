@@ -123,7 +123,13 @@ class iinfo:
 
 
 def can_cast(from_: DType, to: DType) -> bool:
-    """Whether an op's result of dtype ``from_`` may be written to a tensor of dtype ``to``."""
+    """Whether an op's result of dtype ``from_`` may be written to a tensor of dtype ``to``.
+
+    Raises TypeError for what is no dtype.
+    """
+    for given in (from_, to):
+        if not isinstance(given, DType):
+            raise TypeError(f"can_cast(): arguments must be dtypes, not {type(given).__name__}")
     return from_.category <= to.category
 
 

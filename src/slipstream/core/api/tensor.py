@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.core.api import (
     arrays,
     constructors,
+    copies,
     dlpack,
     handing,
     history,
@@ -273,10 +274,10 @@ class Tensor(Methods):
         return bool((self == value).any())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        return interop.deep_copy(self, memo)
+        return copies.deep_copy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return interop.reduced(self)
+        return copies.reduced(self)
 
     # -- conversions -----------------------------------------------------------------------------
     to = interop.to

@@ -166,6 +166,8 @@ def bounds(call: Any) -> None:
     """At least one bound."""
     if call["min"] is None and call["max"] is None:
         raise call.error(RuntimeError, "clamp: At least one of 'min' or 'max' must not be None")
+    if isinstance(call["min"], complex) or isinstance(call["max"], complex):
+        raise call.error(RuntimeError, "clamp is not supported for complex bounds")
     no_complex(call)
 
 

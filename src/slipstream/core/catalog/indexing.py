@@ -451,6 +451,9 @@ def items_of(self: Any, indices: Any) -> tuple[Any, ...]:
     for item in indices:
         if item is None:
             found.append(slice(None))
+        elif not isinstance(item, TensorBase):
+            raise TypeError("index_put(): argument 'indices' must be tuple of Tensors, not "
+                            f"tuple of {type(item).__name__}")
         else:
             byte = item.spec.dtype is dtypes.uint8
             found.append(ops.ne.call((item, 0), None) if byte else item)

@@ -232,6 +232,9 @@ def _median(self: Any, dim: Any, keepdim: bool) -> Any:
     if dim is None:
         flat = ops.reshape.call((self, (-1,)), None)
         if not flat.spec.numel:
+            if self.spec.dtype.category < 2:
+                raise RuntimeError("median(): no integer stands for the middle of no elements: "
+                                   f"{self.spec!r}")
             return ops.full_like.call((ops.sum.call((self,), None), float("nan")),
                                       {"dtype": self.spec.dtype})
         return ops.kth_place.call((flat, (flat.spec.numel + 1) // 2, 0, False, True), None)[1]

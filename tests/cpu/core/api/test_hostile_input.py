@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from typing import Any
@@ -221,3 +222,46 @@ def test_membership_and_floats() -> None:
     assert float(ss.tensor(1 + 0j)) == 1.0
     with pytest.raises(RuntimeError, match="complex"):
         float(ss.tensor(1 + 2j))
+
+
+def test_deep_copies_share_memory_as_their_originals_do() -> None:
+    x = ss.arange(6.0).view(2, 3)
+    first, second = copy.deepcopy([x, x.t()[1:]])
+    assert second.stride() == (1, 3)
+    first[0, 1] = 9.0
+    assert second.tolist() == [[9.0, 4.0], [2.0, 5.0]]
+    assert x[0, 1] == 1.0
+
+
+def test_python_types_are_dtypes() -> None:
+    assert ss.tensor([1], dtype=float).dtype is ss.float64
+    for wrong in ("float32", np.float32, [1]):
+        with pytest.raises(TypeError, match="dtype"):
+            ss.tensor([1], dtype=wrong)
+
+
+@pytest.mark.parametrize("call", [
+    lambda v: ss.avg_pool1d(v, 2), lambda v: ss.conv_transpose2d(v, ss.ones(1, 1, 1, 1)),
+    lambda v: ss.nn.functional.huber_loss(v, ss.ones(1)), lambda v: ss.pixel_shuffle(v, 2),
+    lambda v: ss.nn.functional.relu(v, inplace=True), lambda v: ss.kl_div(v, ss.ones(2)),
+    lambda v: ss.nn.functional.interpolate(v, 2), lambda v: ss.embedding_bag(v, ss.ones(2, 2))])
+@pytest.mark.parametrize("value", [3, "a", [1.0], None])
+def test_functions_say_what_is_no_tensor(call: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match="must be Tensor"):
+        call(value)
+
+
+@pytest.mark.parametrize("call", [
+    lambda v: ss.numel(v), lambda v: ss.is_complex(v), lambda v: ss.is_floating_point(v),
+    lambda v: ss.can_cast(v, ss.float32), lambda v: ss.promote_types(ss.float32, v),
+    lambda v: ss.index_put(ss.ones(2), (v,), ss.ones(1))])
+@pytest.mark.parametrize("value", [3, "a", [1.0]])
+def test_questions_about_what_is_neither_tensor_nor_dtype(call: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match="must be"):
+        call(value)
+
+
+def test_complex_numbers_are_no_bounds() -> None:
+    for call in (lambda: ss.ones(2).clamp(0, 1j), lambda: ss.ones(2).clamp(1j)):
+        with pytest.raises(RuntimeError, match="complex"):
+            call()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 
 import pytest
 
 import slipstream as ss
+from slipstream.core.launch.door import backend_of
+from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.records import Node
 
 
@@ -83,6 +86,28 @@ def test_a_training_loop_without_collector_leaks_nothing() -> None:
         gc.enable()
 
 
+def test_training_without_collector_takes_no_more_bytes() -> None:
+    memory = backend_of(CPU).memory
+    model = ss.nn.Sequential(ss.nn.Linear(8, 16), ss.nn.GELU(), ss.nn.LayerNorm(16),
+                             ss.nn.Linear(16, 4))
+    optimizer = ss.optim.AdamW(model.parameters(), lr=0.01)
+    gc.collect()
+    gc.disable()
+    try:
+        live = []
+        for _ in range(12):
+            optimizer.zero_grad()
+            loss = ss.nn.functional.cross_entropy(model(ss.randn(32, 8)), ss.arange(32) % 4)
+            loss.backward()
+            optimizer.step()
+            del loss
+            memory.settle_now()
+            live.append(memory.live_bytes)
+        assert set(live[2:]) == {live[2]}
+    finally:
+        gc.enable()
+
+
 def test_a_changed_saved_tensor_names_both_lines() -> None:
     a = ss.tensor([1.0, 2.0], requires_grad=True)
     b = a * 1
@@ -107,17 +132,48 @@ def test_writes_through_detached_aliases_are_counted() -> None:
     assert out.detach().grad_fn is None
 
 
-def test_a_long_chain_needs_no_recursion() -> None:
-    x = ss.ones(1, requires_grad=True)
-    y = x
-    for _ in range(20000):
-        y = y + 1.0
-    y.backward()
-    assert x.grad.tolist() == [1.0]
-    y = x
-    for _ in range(20000):
-        y = y * 1.0
-    del y
+# Calls of C nested this deep overflow the stack below.
+LONG = 5000
+
+
+def in_a_small_stack(work: Callable[[], None]) -> None:
+    """Run in a thread whose stack holds a thousand calls of C or two."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as failure:
+            failures.append(failure)
+
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    if failures:
+        raise failures[0]
+
+
+@pytest.mark.parametrize("step", [
+    lambda y: y + 1.0, lambda y: y * 1.0, lambda y: y.view(1), lambda y: y.add_(1.0),
+    lambda y: y[:1].mul_(1.0)], ids=["add", "mul", "view", "in place", "in place on a view"])
+def test_a_long_chain_needs_no_recursion(step: Callable[[ss.Tensor], ss.Tensor]) -> None:
+    def work() -> None:
+        x = ss.ones(1, requires_grad=True)
+        y = x * 1
+        for _ in range(LONG):
+            y = step(y)
+        y.sum().backward()
+        assert x.grad.tolist() == [1.0]
+        y = x * 1
+        for _ in range(LONG):
+            y = step(y)
+        del y
+
+    in_a_small_stack(work)
 
 
 def test_nodes_can_be_walked() -> None:
