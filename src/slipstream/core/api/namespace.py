@@ -24,8 +24,7 @@ from slipstream.core.dispatch.modes import DispatchMode, RecordMode, redispatch
 from slipstream.core.shapes import broadcast, formats
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.dtypes import DType
-from slipstream.core.vocab.dtypes import promote
+from slipstream.core.vocab.dtypes import DType, promote
 
 install.install()
 
