@@ -190,8 +190,8 @@ def test_lengths_never_seen(start: Any, monkeypatch: pytest.MonkeyPatch) -> None
     # And the kernels are those of other lengths: their graphs are patched.
     now = ss.cuda.launch_stats()
     assert now["replayed"] - launches["replayed"] > 0.9 * (now["launches"] - launches["launches"])
-    # Four kernels of the mean, and four variants of each graph; a window that spans stretches
-    # which came back many times in a row is one more.
+    # Four kernels of the mean, and four variants of each graph; another sum beside one of them
+    # is one more sequence.
     assert now["captured"] <= 20
 
 
