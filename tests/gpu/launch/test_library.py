@@ -86,17 +86,71 @@ def test_a_product_is_one_launch(start: Any, name: str, dtype: str,
 
 def test_what_does_not_fit_goes_to_our_kernel_and_is_made_then(start: Any) -> None:
     start()
-    b, x, w, long = operands("float32", (16,), (6, 8), (8, 16), (49,))
+    b, x, w = operands("float32", (16,), (6, 8), (8, 16))
     np.testing.assert_allclose(wide(x @ w), wide(x) @ wide(w), rtol=1e-5, atol=1e-5)
     assert not [key for key in modules.functions if key[2][0] == "slip_product"]
-    # A view with an offset of one element: the library wants aligned operands.
-    view = long[1:].view(6, 8)
-    np.testing.assert_allclose(wide(view @ w), wide(view) @ wide(w), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(wide(x @ w), wide(x) @ wide(w), rtol=1e-5, atol=1e-5)
     found = ss.addmm(b, x, w, beta=0.5, alpha=2)
     np.testing.assert_allclose(wide(found), 0.5 * wide(b) + 2 * wide(x) @ wide(w), rtol=1e-5,
                                atol=1e-5)
-    assert launched() == {**launched(), "slip_product": 2, "cublasLt kernel": 2}
+    assert launched() == {**launched(), "slip_product": 1, "cublasLt kernel": 2}
+
+
+def shifted(x: Any, by: int = 1) -> Any:
+    """The same elements and strides, some elements behind an aligned address."""
+    made = ss.zeros(x.numel() + by, dtype=x.dtype, device="cuda")[by:].as_strided(
+        x.shape, x.stride())
+    return made.copy_(x)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("name", CASES)
+def test_misaligned_operands_take_the_same_kernel(start: Any, name: str, dtype: str) -> None:
+    start()
+    # What is replayed is not told by name.
+    ss.cuda.default_stream().backend.set_memo(False)
+    b, x, w = operands(dtype, (24,), (34, 40), (40, 24))
+    wanted = CASES[name](b, x, w)
+    for case in ((shifted(b), x, w), (b, shifted(x), w), (b, x, shifted(w, 3)),
+                 (shifted(b, 5), shifted(x, 2), shifted(w))):
+        before = launched()
+        found = CASES[name](*case)
+        new = launched() - before
+        assert new["cublasLt kernel"] == 1
+        assert new["slip_product"] == 0
+        assert wide(found).tobytes() == wide(wanted).tobytes()
+
+
+def test_a_misaligned_target_is_written_where_it_lies(start: Any) -> None:
+    start()
+    x, w = operands("float32", (6, 8), (8, 16))
+    memory = ss.full((98,), 7.0, device="cuda")
+    before = launched()
+    ss.matmul(x, w, out=memory[1:97].view(6, 16))
+    assert (launched() - before)["cublasLt kernel"] == 1
+    assert wide(memory[1:97].view(6, 16)).tobytes() == wide(x @ w).tobytes()
+    assert memory[::97].tolist() == [7.0, 7.0]
+
+
+def test_a_misaligned_product_in_a_graph_and_beside_other_streams(start: Any) -> None:
+    start()
+    x, w = operands("float32", (6, 8), (8, 16))
+    view = shifted(x)
+    graph = ss.cuda.CUDAGraph()
+    with ss.cuda.graph(graph):
+        out = view @ w
+    for number in (1.0, 2.0):
+        view.copy_(x * number)
+        graph.replay()
+        assert wide(out).tobytes() == wide((x * number) @ w).tobytes()
+    side = ss.cuda.Stream()
+    side.wait_stream(ss.cuda.current_stream())
+    with ss.cuda.stream(side):
+        found = shifted(x) @ w
+    others = [ss.zeros(48, device="cuda") for _ in range(4)]
+    ss.cuda.current_stream().wait_stream(side)
+    assert wide(found).tobytes() == wide(x @ w).tobytes()
+    assert len(others) == 4
 
 
 def test_cards_choose_differently(start: Any) -> None:

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from slipstream.core.kernels.cuda import products
+from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library
 from slipstream.core.kernels.cuda.tuning import Tuner
+from slipstream.core.kernels.cuda.walks import address
 from slipstream.core.launch.cuda.templates import TemplateKernel
 from slipstream.core.launch.door import backend_of
 from slipstream.core.native.cublaslt import (
@@ -114,29 +116,30 @@ class Own:
 class CalledKernel(Kernel):
     """A product whose captured kernels cannot be patched: the library is called each time."""
 
-    def __init__(self, call: Call, order: tuple[int, ...], own: Own) -> None:
+    def __init__(self, call: Call, order: tuple[int, ...], own: Own, aligner: Aligner) -> None:
         self.name = "cuBLASLt call"
         self.call = call
         self.order = order
         self.own = own
+        self.aligner = aligner
         self.made: tuple[Kernel, Any] | None = None
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Call the library on the current stream, or launch ours where an address does not fit."""
+        """Call the library on the current stream, or launch ours where a number does not fit."""
         backend: Any = plan.backend
-        every = [tensor.storage.address + tensor.offset * tensor.spec.itemsize
-                 for tensor in operands]
-        if any(address % ALIGNMENT for address in every) or any(n != 1 for n in numbers):
+        if any(n != 1 for n in numbers):
             self.made = self.made or self.own(plan)
             kernel, plan.binding = self.made
             kernel.run(plan, operands, numbers)
             return
-        a, b, d, *rest = [every[place] for place in self.order]
+        moved = self.aligner.bring(plan, operands, ALIGNMENT)
+        a, b, d, *rest = [address(moved[place]) for place in self.order]
         product = self.call.product
         bias = rest.pop(0) if product.biased else 0
         aux = rest.pop(0) if product.auxiliary else 0
         at = Addresses(a, b, d, bias, aux, backend.workspace())
         backend.call_alone("cublasLtMatmul", lambda stream: self.call.run(at, stream))
+        self.aligner.give_back(plan, operands, moved)
 
 
 # -- which products the library takes ------------------------------------------------------------
@@ -272,9 +275,10 @@ def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:
         # The library knows no algorithm for these dtypes and this epilogue.
         kernel: Kernel = own(plan, call)
         return kernel
+    aligner = Aligner(len(plan.out_specs))
     if launches is None:
-        return CalledKernel(ready, order, Own(own, call))
-    return TemplateKernel("cuBLASLt", launches, order, Own(own, call))
+        return CalledKernel(ready, order, Own(own, call), aligner)
+    return TemplateKernel("cuBLASLt", launches, order, Own(own, call), aligner)
 
 
 def matmul_refuses(call: Any) -> str:

@@ -8,6 +8,7 @@ cdef class TemplateKernel(Kernel):
     cdef public list launches
     cdef public tuple order
     cdef public size_t alignment
+    cdef public object aligner
     cdef public object make_own
     cdef public Kernel own
     cdef public object own_binding

@@ -18,30 +18,32 @@ __all__ = ["CudaBackend", "Launch", "Plan", "Queue", "Spec", "Storage", "Templat
 class TemplateKernel(Kernel):
     """The launches of a library call.
 
-    ``order``: which operands the argument words are, before the stream's workspace; an address
-    that is no multiple of ``alignment``, or a run-time number that is not 1, goes to ``own``,
-    a kernel of ours with its binding.
+    ``order``: which operands the argument words are, before the stream's workspace; a run-time
+    number that is not 1 goes to ``own``, a kernel of ours with its binding; operands whose address
+    is no multiple of ``alignment`` are replaced by ``aligner``'s copies.
     """
 
     launches: list[Launch]
     order: tuple[int, ...]
     alignment: int
+    aligner: Any
     make_own: Any
     own: Kernel | None
     own_binding: Any
 
     def __init__(self, name: str, launches: list[Launch], order: tuple[int, ...],
-                 make_own: Any) -> None:
+                 make_own: Any, aligner: Any) -> None:
         self.name = name
         self.launches = launches
         self.order = order
         self.alignment = 16
+        self.aligner = aligner
         self.make_own = make_own
         self.own = None
         self.own_binding = None
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Record the library's kernels, or ours where an address does not fit."""
+        """Record the library's kernels, or ours where a number does not fit."""
         backend: CudaBackend = plan.backend  # type: ignore[assignment]
         queue: Queue = backend.queue()
         tensor: TensorBase
@@ -54,13 +56,14 @@ class TemplateKernel(Kernel):
                 fits = False
         for number in numbers:
             if number != 1:
-                fits = False
-        if not fits:
-            self.run_own(plan, operands, numbers)
-            return
+                self.run_own(plan, operands, numbers)
+                return
         space: cython.size_t = backend.workspace()
+        moved: tuple = operands if fits else self.aligner.bring(plan, operands, self.alignment)
         for launch in self.launches:
-            self.record(queue, launch, operands, space)
+            self.record(queue, launch, moved, space)
+        if not fits:
+            self.aligner.give_back(plan, operands, moved)
 
     def run_own(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Launch our own kernel."""
