@@ -228,6 +228,68 @@ def test_memory_of_a_graph_that_is_gone_is_not_given_out_too_early(restart: Any)
         assert total.item() == 1 << 19
 
 
+def test_memory_lent_out_and_back_is_not_given_out_too_early(restart: Any) -> None:
+    for seed in range(6):
+        restart(seed=seed)
+        x = ss.ones(1 << 19, device="cuda")
+        total = ss.zeros(1, device="cuda")
+        again = ss.from_dlpack(x)
+        graph, _ = captured(lambda again=again, total=total: total.add_(again.sum()))
+        address = x.storage.address
+        side = ss.cuda.Stream()
+        side.wait_stream(ss.cuda.current_stream())
+        with ss.cuda.stream(side):
+            graph.replay()
+        del graph, again, x
+        later = ss.full((1 << 19,), 7.0, device="cuda")
+        assert later.storage.address == address
+        ss.cuda.current_stream().wait_stream(side)
+        assert total.item() == 1 << 19
+
+
+def test_a_graph_counts_on_words_of_its_own(restart: Any) -> None:
+    restart()
+    x = ss.ones(1 << 19, device="cuda")
+    side = ss.cuda.Stream()
+    graph, total = captured(lambda: x.sum(), stream=side)
+    # The stream's own were not wanted: its other work may run beside a replay.
+    assert not side.backend.counters.addresses
+    graph.replay()
+    with ss.cuda.stream(side):
+        other = (x * 2.0).sum()
+    assert list(side.backend.counters.addresses) == [side.queue.number]
+    ss.cuda.synchronize()
+    assert (total.item(), other.item()) == (1 << 19, 1 << 20)
+
+
+def test_graphs_of_a_pool_leave_each_others_tables_alone() -> None:
+    pool = ss.cuda.graph_pool_handle()
+    rows = [[ss.ones(16, device="cuda") for _ in range(3)] for _ in range(20)]
+    first, _ = captured(lambda: ss._foreach_add_(rows[0], 1.0), pool=pool)
+    for each in rows[1:]:
+        # The list forgets the table of the first tensors.
+        ss._foreach_add_(each, 1.0)
+    second, _ = captured(lambda: [ss.full((size,), 5.0, device="cuda")
+                                  for size in (4, 8, 16, 32, 64, 128) for _ in range(4)],
+                         pool=pool)
+    for _ in range(2):
+        second.replay()
+        first.replay()
+    assert [row.tolist() for row in rows[0]] == [[3.0] * 16] * 3
+
+
+def test_a_graph_holds_the_tensors_of_a_list() -> None:
+    rows = [ss.ones(1000, device="cuda") for _ in range(3)]
+    graph, _ = captured(lambda: ss._foreach_add_(rows, 1.0))
+    del rows[:]
+    gc.collect()
+    # Whatever is free is clean for every stream.
+    ss.cuda.synchronize()
+    others = [ss.zeros(1000, device="cuda") for _ in range(16)]
+    graph.replay()
+    assert all(other.sum().item() == 0 for other in others)
+
+
 def test_graphs_share_a_pool() -> None:
     x = ss.arange(5000.0, device="cuda")
     pool = ss.cuda.graph_pool_handle()

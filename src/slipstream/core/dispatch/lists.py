@@ -91,10 +91,10 @@ class TensorList:
                 return False
             if (self.moved or self.stream is not state.stream) and not self.find(state):
                 return False
-            if self.tables is not None:
-                self.tables.note(columns)
             operands: tuple = self.operands or ()
             door.submit(self.plan, operands + shared if shared else operands, numbers)
+            if self.tables is not None:
+                self.tables.note(columns)
         finally:
             self.busy = False
         if self.exported and self.tables is not None:

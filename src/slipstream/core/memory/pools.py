@@ -157,20 +157,23 @@ class Routes:
 
     def __init__(self, owner: DeviceAllocator) -> None:
         self.owner = owner
-        self.threads: dict[int, list[Pool]] = {}
+        self.threads: dict[int, list[Pool | None]] = {}
         self.others = owner.route
 
-    def enter(self, pool: Pool) -> None:
-        """Send the running thread's requests to a pool."""
+    def enter(self, pool: Pool | None) -> None:
+        """Send the running thread's requests to a pool; None: to no pool."""
         self.threads.setdefault(threading.get_ident(), []).append(pool)
-        pool.scopes += 1
+        if pool is not None:
+            pool.scopes += 1
         self.owner.divert(self.find)
 
     def leave(self) -> None:
         """Send them where they went before."""
         thread = threading.get_ident()
         pools = self.threads[thread]
-        pools.pop().scopes -= 1
+        pool = pools.pop()
+        if pool is not None:
+            pool.scopes -= 1
         if not pools:
             del self.threads[thread]
         if not self.threads:
@@ -179,8 +182,9 @@ class Routes:
     def find(self, nbytes: int) -> Any:
         """The memory for a request of the running thread; None for the device's own."""
         pools = self.threads.get(threading.get_ident())
-        if pools:
-            return pools[-1].on(self.owner)
+        pool = pools[-1] if pools else None
+        if pool is not None:
+            return pool.on(self.owner)
         return self.others(nbytes) if self.others is not None else None
 
 

@@ -168,22 +168,29 @@ class Tables:
         self.backend.queue().send(reason)
 
     def note(self, columns: Sequence[Any]) -> None:
-        """Tell the allocator that the current stream uses the tensors, where there are several."""
+        """Say who uses the tensors, after the launch: a capture, or one of several streams."""
         queue = self.backend.queue()
-        if queue.shared:
-            for column in columns:
-                listed = ([tensor.record.grad for tensor in columns[0]] if column is None
-                          else column)
-                # The launch comes next.
-                queue.note_uses(tuple(listed), queue.sequence + 1)
+        if not queue.shared and queue.capture is None:
+            return
+        for column in columns:
+            listed = tuple([tensor.record.grad for tensor in columns[0]]
+                           if column is None else column)
+            if queue.shared:
+                queue.note_uses(listed, queue.sequence)
+            if queue.capture is not None:
+                queue.capture.hold(listed)
 
     def _written(self, words: np.ndarray) -> TensorBase:
         made = TensorBase()
         made.spec = specs.contiguous(self.backend.device, dtypes.int64, (words.size,))
-        made.storage = self.backend.scratch(words.nbytes)
         made.offset = 0
-        # A captured graph reads the table at each replay, and holds it.
-        self.backend.write_now(self.backend.queue(), made.storage.address, words)
+        queue = self.backend.queue()
+        if queue.capture is not None:
+            # A captured graph reads the table at each replay, and holds it.
+            made.storage = queue.capture.constant(queue, words)
+            return made
+        made.storage = self.backend.scratch(words.nbytes)
+        self.backend.write(made.storage.address, words)
         return made
 
 

@@ -207,8 +207,11 @@ class CudaBackend(Backend):
     def tickets(self) -> int:
         """Words of the current stream that are zero between launches."""
         queue = self.queue()
+        if queue.capture is not None:
+            captured: int = queue.capture.tickets(queue)
+            return captured
         self.enter()
-        return self.counters.of(queue.number, queue.stream, queue.capture is not None)
+        return self.counters.of(queue.number, queue.stream)
 
     def call_alone(self, name: str, call: Any) -> None:
         """Make a library call that no window can hold: ``call(stream)``."""
@@ -261,18 +264,10 @@ class CudaBackend(Backend):
         queue = self.queue()
         if queue.capture is not None:
             queue.capture.refuse_pageable()
-        self.write_now(queue, address, data)
-
-    def write_now(self, queue: Queue, address: int, data: Any) -> None:
-        """The same, also where the stream captures a graph, which does not hold the copy then."""
-        if queue.capture is None:
-            queue.send("copy")
+        queue.send("copy")
         self.enter()
         queue.sequence += 1
         self.staging.write(address, data, queue.stream)
-        if queue.capture is not None:
-            # Replays on other streams come after nothing that this stream did.
-            self.driver.wait_stream(queue.stream)
 
     # -- sending and waiting --
 

@@ -144,8 +144,12 @@ class CapturedGraph:
         backend = self.backend
         if len(backend.queues) < 2:
             return
-        for storage in self.held.values():
-            if storage.owner == backend.owner:
+        for each in self.held.values():
+            storage: Storage | None = each
+            if each.owner != backend.owner:
+                # Memory of ours that came back through another library is that of its lender.
+                storage = getattr(each.keep, "lent", None)
+            if storage is not None:
                 for number, sequence in self.used.items():
                     backend.allocator.used(storage.address, number, sequence)
 

@@ -11,8 +11,11 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from slipstream.core.launch.cuda.captured import CapturedGraph, Draw, Step
 from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.launch.cuda.tickets import TICKETS
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.memory.pools import Pool, routes_of
 from slipstream.core.native.driver import TO_HOST, DriverError
@@ -62,6 +65,7 @@ class Capture:
         self.queues = [self.origin]
         self.tails: dict[int, tuple[int, ...]] = {self.origin.number: ()}
         self.spaces: dict[int, Storage] = {}
+        self.counters: dict[int, Storage] = {}
         self.generators = generators
         self.registered: list[Registered] = []
         self.broken = ""
@@ -214,6 +218,37 @@ class Capture:
             found = Storage(backend.device, address, nbytes, backend.owner)
             self.spaces[queue.number] = self.made.held[id(found)] = found
         return found.address
+
+    def tickets(self, queue: Any) -> int:
+        """The graph's own words of a stream that are zero between launches.
+
+        Replays may run beside what else the stream does, so that they cannot share its own.
+        """
+        found = self.counters.get(queue.number)
+        if found is None:
+            found = self.constant(queue, np.zeros(TICKETS, np.uint32))
+            self.counters[queue.number] = found
+        return found.address
+
+    def constant(self, queue: Any, data: np.ndarray) -> Storage:
+        """Memory that holds bytes for every replay; it is written before this returns.
+
+        It is no memory of the pool: what a graph frees there, another graph may write.
+        """
+        backend = self.backend
+        routes = routes_of(backend.allocator)
+        routes.enter(None)
+        try:
+            address = backend.memory.allocate(data.nbytes)
+        finally:
+            routes.leave()
+        made = Storage(backend.device, address, data.nbytes, backend.owner)
+        # Whoever used the memory before: the capture's stream was not made to wait for it.
+        backend.finish_all()
+        backend.staging.write(address, data, queue.stream)
+        backend.driver.wait_stream(queue.stream)
+        self.made.held[id(made)] = made
+        return made
 
     # -- edges --
 

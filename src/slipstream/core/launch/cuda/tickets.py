@@ -1,7 +1,8 @@
 """Tickets: words on which the blocks of a launch count who comes last.
 
 They are zero before and after each launch: the block that comes last leaves them so.  Every stream
-has its own; they are no block of the allocator's, so that it counts none.
+has its own, and so has every stream of a captured graph.  A stream's are no block of the
+allocator's, so that it counts none.
 """
 
 from __future__ import annotations
@@ -19,19 +20,13 @@ class Tickets:
         self.driver = driver
         self.addresses: dict[int, int] = {}
 
-    def of(self, number: int, stream: int, captures: bool) -> int:
-        """The address of a stream's tickets; ``number`` is what its device calls it.
-
-        ``captures``: the stream captures a graph, which other streams may replay.
-        """
+    def of(self, number: int, stream: int) -> int:
+        """The address of a stream's tickets; ``number`` is what its device calls it."""
         found = self.addresses.get(number)
         if found is None:
             found = self.driver.allocate(4 * TICKETS)
             try:
                 self.driver.fill(found, 0, 4, TICKETS, stream)
-                if captures:
-                    # Replays on other streams come after nothing that this stream did.
-                    self.driver.wait_stream(stream)
             except DriverError:
                 self.driver.free(found)
                 raise
