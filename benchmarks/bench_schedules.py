@@ -11,21 +11,17 @@ thread asks for at once.  Forward kernels only, but for the rows called gradient
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from gpu_kernels import peer
+from bursts import copy_speed, milliseconds, peer
 
 import slipstream as ss
 from slipstream.core.kernels.cuda import layouts
 from slipstream.core.vocab.settings import settings
 
-Call = Callable[[], Any]
-CALLS = 8
-BURSTS = 7
 LENGTHS = (64, 1000, 4096, 50304, 1000000)
 SIZES = {"float32": 4, "bfloat16": 2}
 
@@ -38,23 +34,6 @@ class Case(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     dtype: str
     call: Callable[..., Any]
-
-
-def milliseconds(module: ModuleType, call: Call) -> float:
-    """The time of a call on the device."""
-    for _ in range(3):
-        call()
-    module.cuda.synchronize()
-    times = []
-    for _ in range(BURSTS):
-        start, end = [module.cuda.Event(enable_timing=True) for _ in range(2)]
-        start.record()
-        for _ in range(CALLS):
-            call()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) / CALLS)
-    return statistics.median(times)
 
 
 def speed(module: ModuleType, case: Case) -> float | None:
@@ -159,13 +138,6 @@ def maps(count: int, dtype: str) -> Iterator[Case]:
                lambda m, x: x.permute(0, 2, 1, 3).contiguous())
     yield Case("permute to the last", 2 * size * count, (heads,), dtype,
                lambda m, x: x.permute(0, 2, 3, 1).contiguous())
-
-
-def copy_speed(module: ModuleType, count: int) -> float:
-    """GB/s of a copy within the device, of as many float32 numbers."""
-    x = module.rand(count, device="cuda")
-    y = module.empty_like(x)
-    return 8 * count / milliseconds(module, lambda: y.copy_(x)) / 1e6
 
 
 def main() -> None:

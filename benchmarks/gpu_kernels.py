@@ -4,25 +4,21 @@
 
 Every row counts each operand's bytes once; ``share`` is ours over a copy of the same card in the
 same run.  PyTorch's column is filled where torch can be imported and has a card.  Times are medians
-by events around each call.
+of bursts of calls between two events.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import slipstream as ss
+from bursts import Call, copy_speed, milliseconds, peer
 
-Call = Callable[[], Any]
-WARM = 3
-REPEATS = 15
+import slipstream as ss
 
 
 class Case(NamedTuple):
@@ -31,22 +27,6 @@ class Case(NamedTuple):
     name: str
     nbytes: float
     make: Callable[[ModuleType], Call]
-
-
-def milliseconds(module: ModuleType, call: Call) -> float:
-    """The median time of a call on the device."""
-    for _ in range(WARM):
-        call()
-    module.cuda.synchronize()
-    times = []
-    for _ in range(REPEATS):
-        start, end = [module.cuda.Event(enable_timing=True) for _ in range(2)]
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
 
 
 def tensor(module: ModuleType, dtype: str, *shape: int) -> Any:
@@ -155,14 +135,6 @@ def columns(count: int) -> Iterator[Case]:
                    m, tensor(m, "float32", count // 4096, 4096)))
 
 
-def peer() -> ModuleType | None:
-    """PyTorch, where it is installed and has a card."""
-    if importlib.util.find_spec("torch") is None:
-        return None
-    found = importlib.import_module("torch")
-    return found if found.cuda.is_available() else None
-
-
 def speed(module: ModuleType, case: Case) -> float | None:
     """GB/s of a case; None where the module cannot run it."""
     try:
@@ -172,13 +144,6 @@ def speed(module: ModuleType, case: Case) -> float | None:
         print(f"  {module.__name__}: {case.name}: {type(failure).__name__}: "
               f"{str(failure).splitlines()[0]}")
         return None
-
-
-def copy_speed(module: ModuleType, count: int) -> float:
-    """GB/s of a copy within the device, of as many float32 numbers."""
-    x = tensor(module, "float32", count)
-    y = module.empty_like(x)
-    return 8 * count / milliseconds(module, lambda: y.copy_(x)) / 1e6
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from bursts import milliseconds
 
 import slipstream as ss
 
@@ -66,32 +67,14 @@ def loop(step: Step, wait: Step, steps: int = 200, warm: int = 200) -> tuple[flo
     return host / steps * 1e6, (time.perf_counter() - start) / steps * 1e6
 
 
-def device_time(step: Step, repeats: int = 20) -> float:
-    """Microseconds of our device for one step: median by events around each."""
-    times = []
-    for _ in range(repeats + 3):
-        begin = ss.cuda.Event(enable_timing=True)
-        end = ss.cuda.Event(enable_timing=True)
-        begin.record()
-        step()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3)
-    return statistics.median(times[3:])
+def device_time(step: Step) -> float:
+    """Microseconds of our device for one step."""
+    return milliseconds(ss, step) * 1e3
 
 
-def peer_time(step: Step, repeats: int = 20) -> float:
+def peer_time(step: Step) -> float:
     """The same on the peer."""
-    times = []
-    for _ in range(repeats + 3):
-        begin = torch.cuda.Event(enable_timing=True)
-        end = torch.cuda.Event(enable_timing=True)
-        begin.record()
-        step()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3)
-    return statistics.median(times[3:])
+    return milliseconds(torch, step) * 1e3
 
 
 def ours_wait() -> None:

@@ -95,6 +95,16 @@ class Pair:
                 give_gradients(params, self.steps)
             optimizer.step()
 
+    def live_through(self, change: Callable[[optim.Optimizer, list[Any]], Any]) -> None:
+        """Steps with a change between them, several times; both are the same after all."""
+        for _ in range(3):
+            self.step()
+            self.step()
+            self.both(change)
+            self.step(gradients=False)
+        self.step()
+        self.check()
+
     def check(self) -> None:
         """Both are the same to the bit."""
         mine, other = [contents(optimizer, params) for optimizer, params in zip(

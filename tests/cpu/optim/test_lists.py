@@ -33,14 +33,7 @@ def test_dtypes_are_mixed(name: str) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ["sgd", "sgd with momentum", "adam amsgrad", "adagrad"])
 def test_whatever_changes_between_steps(name: str, change: Any) -> None:
-    pair = Pair("cpu", name)
-    for _ in range(3):
-        pair.step()
-        pair.step()
-        pair.both(change)
-        pair.step(gradients=False)
-    pair.step()
-    pair.check()
+    Pair("cpu", name).live_through(change)
 
 
 def test_a_step_is_one_launch_for_each_dtype() -> None:

@@ -34,14 +34,7 @@ def test_dtypes_are_mixed(name: str) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ["sgd with momentum", "adam amsgrad"])
 def test_whatever_changes_between_steps(name: str, change: Any) -> None:
-    pair = Pair("cuda", name)
-    for _ in range(3):
-        pair.step()
-        pair.step()
-        pair.both(change)
-        pair.step(gradients=False)
-    pair.step()
-    pair.check()
+    Pair("cuda", name).live_through(change)
 
 
 def launches(call: Any) -> int:

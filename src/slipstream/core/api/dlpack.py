@@ -9,9 +9,8 @@ import ctypes
 from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
 from typing import Any
 
-from slipstream.core.api.handing import FOR_GOOD, LEGACY, Lease, send
+from slipstream.core.api.handing import LEGACY, Lease, send
 from slipstream.core.api.interop import moved, wrap
-from slipstream.core.dispatch.writing import hold_on
 from slipstream.core.engine.tape import tape
 from slipstream.core.launch.door import backend_of, door
 from slipstream.core.shapes.specs import specs
@@ -19,7 +18,7 @@ from slipstream.core.shapes.strides import contiguous_strides
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.dtypes import DType
-from slipstream.core.vocab.records import Storage
+from slipstream.core.vocab.records import FOR_GOOD, Storage
 
 # Device types: the CPU, a CUDA card, pinned memory.
 ON_CPU, ON_CUDA, PINNED = 1, 2, 3
@@ -161,7 +160,7 @@ def capsule_of(source: Any, versioned: bool) -> Any:
         made.major, made.minor = 1, 0
         made.flags = READ_ONLY if source.storage.read_only else 0
     address = ctypes.addressof(made)
-    alive[address] = (made, shape, strides, Lease(source.storage), hold_on(source.storage))
+    alive[address] = (made, shape, strides, Lease(source.storage))
     return new_capsule(address, NEW if versioned else OLD, ctypes.cast(destructor, ctypes.c_void_p))
 
 

@@ -14,10 +14,8 @@ from slipstream.core.launch.door import backend_of, door
 from slipstream.core.launch.waiting import wait
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType
-from slipstream.core.vocab.records import Storage
+from slipstream.core.vocab.records import FOR_GOOD, Storage
 
-# What stands in `Storage.exported` for a bare address, beside the count of consumers.
-FOR_GOOD = 1 << 30
 # The legacy default stream, by the number that the interfaces and the driver have for it.
 LEGACY = 1
 

@@ -11,7 +11,6 @@ from slipstream.core.api.handing import Lease, export, typestr
 from slipstream.core.catalog import copying
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.numbers import check_fits
-from slipstream.core.dispatch.writing import hold_on
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
 from slipstream.core.launch.door import backend_of, door
@@ -65,7 +64,6 @@ class Owner:
 
     def __init__(self, tensor: TensorBase, writable: bool) -> None:
         self.lease = Lease(tensor.storage)
-        self.hold = hold_on(tensor.storage)
         spec = tensor.spec
         itemsize = spec.itemsize
         self.__array_interface__ = {

@@ -77,7 +77,7 @@ def drop_plans(op: Op) -> None:
         plan.short_key = None
     op.plans.clear()
     op.binary.clear()
-    op.recent = None
+    _note_recent(op, None, None, None, 0)
     op.recipes.clear()
     op.lists.clear()
 
@@ -89,7 +89,7 @@ def forget(plan: Plan) -> None:
     if plan.short_key is not None:
         op.binary.pop(plan.short_key, None)
     if op.recent is plan:
-        op.recent = None
+        _note_recent(op, None, None, None, 0)
 
 
 class Op(OpCore):
@@ -392,10 +392,10 @@ class Op(OpCore):
         return tuple(key)
 
 
-def _note_recent(op: Op, plan: Plan, left: Any, right: Any, flags: int) -> None:
+def _note_recent(op: Op, plan: Plan | None, left: Any, right: Any, flags: int) -> None:
     """The plan that was found last, compared by addresses before any key is made.
 
-    The plan holds its specs: what is compared with lives as long as it.
+    What it is compared with is held as long as the plan is in the table, no longer.
     """
     if cython.compiled:
         op.recent = plan

@@ -8,7 +8,6 @@ never cached.
 from __future__ import annotations
 
 import warnings
-import weakref
 from typing import Any
 
 from slipstream.core.dispatch.entry import INDEX, LIBRARY
@@ -22,26 +21,7 @@ from slipstream.core.shapes.strides import element_range
 from slipstream.core.vocab.dtypes import can_cast
 from slipstream.core.vocab.errors import explain
 from slipstream.core.vocab.modes import ModeState, modes
-from slipstream.core.vocab.records import Node, Plan, Storage, TensorBase, slots
-
-
-class Hold:
-    """Keeps a storage's memory where it is, as long as other code may look at it."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-
-
-# The hold on a storage by the storage's id, which stays its own while the hold lives.
-holds: weakref.WeakValueDictionary[int, Hold] = weakref.WeakValueDictionary()
-
-
-def hold_on(storage: Storage) -> Hold:
-    """The hold on a storage's memory, made if there is none."""
-    held = holds.get(id(storage))
-    if held is None:
-        held = holds[id(storage)] = Hold(storage)
-    return held
+from slipstream.core.vocab.records import FOR_GOOD, Node, Plan, Storage, TensorBase, slots
 
 
 class Hooks:
@@ -255,7 +235,7 @@ def grow(storage: Storage, nbytes: int) -> None:
     if storage.owner < 0 and backend.has_data:
         raise RuntimeError("Trying to resize storage that is not resizable: its memory belongs "
                            "to another library")
-    if id(storage) in holds:
+    if storage.exported % FOR_GOOD:
         raise RuntimeError("Trying to resize storage that is not resizable: an array shares its "
                            "memory")
     if not backend.has_data:

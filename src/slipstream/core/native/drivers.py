@@ -23,7 +23,9 @@ class Drivers:
 
     def __init__(self) -> None:
         self.found: Driver | None = None
+        # Why there is none, and what would mend it where that is known.
         self.missing = ""
+        self.mend = ""
 
     def current(self) -> Driver:
         """The driver; raises RuntimeError with the mend where there is none."""
@@ -53,11 +55,11 @@ class Drivers:
             else:
                 self.found = optional.load("core.native.real.driver").RealDriver()
         except ImportError as error:
-            self.missing = ("NVIDIA's Python bindings are missing or broken "
-                            f"({error}): {optional.install_command('cuda')}")
+            self.missing = f"NVIDIA's Python bindings are missing or broken ({error})"
+            self.mend = optional.install_command("cuda")
         except OSError as error:
-            self.missing = (f"the driver's library is not found ({error}): install NVIDIA's "
-                            "driver, 580 or newer")
+            self.missing = f"the driver's library is not found ({error})"
+            self.mend = "install NVIDIA's driver, 580 or newer"
         except RuntimeError as error:
             self.missing = MENDS.get(getattr(error, "code", ""), str(error))
 

@@ -100,6 +100,10 @@ class Memory:
 owners: list[Memory] = []
 
 
+# What stands in `Storage.exported` for a bare address, beside the count of consumers.
+FOR_GOOD = 1 << 30
+
+
 class Storage:
     """A block of memory of a device; owned by an allocator, or kept alive by ``keep``."""
 

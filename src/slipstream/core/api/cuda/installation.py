@@ -18,7 +18,8 @@ def installation() -> dict[str, Any]:
     found: dict[str, Any] = {"driver": None, "cuda": None, "compiler": None, "cards": [],
                              "cublaslt": None, "cache": cache(), "faults": []}
     if not drivers.available():
-        found["faults"].append(f"CUDA is not available: {drivers.missing or NO_CARD}")
+        known = [drivers.missing or NO_CARD, *([drivers.mend] if drivers.mend else [])]
+        found["faults"].append(f"CUDA is not available: {': '.join(known)}")
     driver = drivers.found
     if driver is None:
         return found

@@ -16,7 +16,8 @@ KERNEL = cu.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
 def captured_kernels(driver: Checked, graph: int) -> list[tuple[int, Any, bytes]] | None:
     """(function, (grid, block, shared), parameter block) of each kernel, in order.
 
-    None where the graph holds anything else, or its nodes are no chain.
+    None where the graph holds anything else, its nodes are no chain, or the driver does not tell a
+    kernel's parameters.
     """
     _, count = driver.call("cuGraphGetNodes", graph, 0)
     nodes, _ = driver.call("cuGraphGetNodes", graph, count)
@@ -24,17 +25,25 @@ def captured_kernels(driver: Checked, graph: int) -> list[tuple[int, Any, bytes]
     for node in nodes[:count]:
         if driver.call("cuGraphNodeGetType", node) != KERNEL:
             return None
-        found.append(described(driver, node))
+        kernel = described(driver, node)
+        if kernel is None:
+            return None
+        found.append(kernel)
     return found
 
 
-def described(driver: Checked, node: Any) -> tuple[int, Any, bytes]:
-    """A kernel node as (function, (grid, block, shared), parameter block)."""
+def described(driver: Checked, node: Any) -> tuple[int, Any, bytes] | None:
+    """A kernel node as (function, (grid, block, shared), parameter block).
+
+    None for one that was launched with a whole block: its parameters are not listed.
+    """
     node_parameters = driver.call("cuGraphKernelNodeGetParams", node)
     function = node_parameters.func
     places = parameter_places(int(function))
     nbytes = max((offset + size for offset, size in places), default=0)
     block = bytearray(nbytes)
+    if places and not int(node_parameters.kernelParams):
+        return None
     if places:
         pointers = ctypes.cast(int(node_parameters.kernelParams), ctypes.POINTER(ctypes.c_void_p))
         for index, (offset, size) in enumerate(places):
