@@ -45,7 +45,7 @@ class Drivers:
     def use(self, driver: Driver | None) -> None:
         """Take this driver from now on; None: find one again.  For tests, before any context."""
         self.found = driver
-        self.missing = ""
+        self.missing = self.mend = ""
 
     def _find(self) -> None:
         simulated = settings.driver == "sim"
