@@ -15,18 +15,16 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Nothing is looked at before it fails, so that calls which succeed cost no more.
     """
-    signature = inspect.signature(function)
-    tensors = [name for name, parameter in signature.parameters.items()
-               if parameter.annotation == "ss.Tensor"]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except AttributeError as failure:
+            signature = inspect.signature(function)
             given = signature.bind(*args, **kwargs).arguments
-            for name in tensors:
-                if name in given and not isinstance(given[name], ss.Tensor):
+            for name, parameter in signature.parameters.items():
+                if parameter.annotation == "ss.Tensor" and name in given and not isinstance(given[name], ss.Tensor):
                     raise TypeError(f"{function.__name__}(): argument '{name}' must be Tensor, "
                                     f"not {type(given[name]).__name__}") from failure
             raise
