@@ -24,7 +24,8 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             signature = inspect.signature(function)
             given = signature.bind(*args, **kwargs).arguments
             for name, parameter in signature.parameters.items():
-                if parameter.annotation == "ss.Tensor" and name in given and not isinstance(given[name], ss.Tensor):
+                wanted = parameter.annotation == "ss.Tensor" and name in given
+                if wanted and not isinstance(given[name], ss.Tensor):
                     raise TypeError(f"{function.__name__}(): argument '{name}' must be Tensor, "
                                     f"not {type(given[name]).__name__}") from failure
             raise
