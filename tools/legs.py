@@ -19,7 +19,7 @@ SIMULATED = "tests/gpu"
 KERNELS = ROOT / "build" / "kernels"
 HIDDEN = ROOT / ".venv-no-compiler"
 COPY = ROOT / "build" / "no-compiler"
-COPIED = ("src", "tests", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+COPIED = ("src", "tests", "examples", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 TEST_NEEDS = ["pytest>=8.2", "hypothesis>=6.100", "scipy>=1.13"]
 SCRIPT_SECONDS = 300
 Count = tuple[int, int]

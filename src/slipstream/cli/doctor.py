@@ -94,6 +94,8 @@ def core_state() -> dict[str, Any]:
     names = sorted(
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         for path in PACKAGE.rglob("*.pxd")
+        # Those without a source beside them are declarations alone.
+        if path.with_suffix(".py").exists()
     )
     compiled = [name for name in names if is_compiled(name)]
     return {

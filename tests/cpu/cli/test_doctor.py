@@ -52,3 +52,5 @@ def test_the_report_as_json(capsys):
     found = json.loads(capsys.readouterr().out)
     assert set(found["driver"]) == {"kind", "usable"}
     assert found["core"]["modules_compiled"] <= found["core"]["modules"]
+    sources = {path.with_suffix(".py") for path in doctor.PACKAGE.rglob("*.pxd")}
+    assert found["core"]["modules"] == sum(path.exists() for path in sources)

@@ -144,12 +144,17 @@ def _topk_shape(call: Any) -> Any:
     return [(dtypes.int64, shape), (spec.dtype, shape)]
 
 
+def _wanted(call: Any) -> int:
+    """How many are wanted of a line; of a tensor of no dims the one element, also for k = 0."""
+    return int(call["k"]) if call.spec("self").ndim else 1
+
+
 def _topk_work(call: Any) -> lines.Work:
     """The best of a line, or a whole sort where no much smaller part is asked for."""
     spec = call.spec("self")
     size = spec.shape[dim_of(call)] if spec.ndim else 1
-    way = lines.SORT if call["k"] * sorting.MOST > size else lines.BEST
-    return lines.Work(way, dim_of(call), call["k"], lines.DOWN * call["largest"])
+    way = lines.SORT if _wanted(call) * sorting.MOST > size else lines.BEST
+    return lines.Work(way, dim_of(call), _wanted(call), lines.DOWN * call["largest"])
 
 
 define(Entry(
@@ -159,7 +164,7 @@ define(Entry(
     doc="Places, then values, of the k largest or smallest along dim, sorted.",
 ), cpu=looped(
     _topk_work, array_kernel("numpy partition", sorting.topk,
-                             lambda call: (dim_of(call), call["largest"], call["k"]))),
+                             lambda call: (dim_of(call), call["largest"], _wanted(call)))),
    cuda="sorting.topk")
 
 

@@ -24,7 +24,7 @@ FORMULA_KINDS = (POINTWISE, REDUCTION, COMPOSITE)
 Function = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Entry:
     """One op.
 

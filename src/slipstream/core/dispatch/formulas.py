@@ -34,7 +34,7 @@ from slipstream.core.vocab.programs import ROW
 from slipstream.core.vocab.records import KERNEL, Backend, Kernel, Plan, Spec, TensorBase
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Recipe:
     """What does not depend on sizes: promotion, program, kernel, which arguments enter it."""
 

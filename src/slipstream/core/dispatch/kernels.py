@@ -24,7 +24,7 @@ from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import KERNEL, Plan, Spec, TensorBase
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class KernelRecipe:
     """The kernel chosen for a call, and those considered."""
 

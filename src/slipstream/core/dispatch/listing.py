@@ -21,7 +21,7 @@ Column = Sequence[Any] | None
 Row = tuple[TensorBase, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """What is done with each tensor of a list: a call of ``op`` in one of its forms.
 

@@ -17,7 +17,7 @@ from slipstream.core.vocab.records import Kernel, TensorBase
 KERNELS_OF = {"delay": "cpu", "meta": "cpu"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """A kernel on offer: ``refuses(call)`` gives the reason why it cannot take a call, or ""."""
 

@@ -38,7 +38,7 @@ _STATIC = ("dtype", "device", "int", "int?", "int[]", "int[]?", "int...",
 _REQUIRED = object()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Parameter:
     """One parameter: its name, type as written, kind, default and whether it is keyword-only."""
 
@@ -54,7 +54,7 @@ class Parameter:
         return self.default is _REQUIRED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Signature:
     """A parsed signature."""
 
@@ -88,6 +88,8 @@ def parse(text: str) -> Signature:
 
 
 def _split(text: str) -> list[str]:
+    if "(" not in text and "[" not in text:
+        return [part.strip() for part in text.split(",") if part.strip()]
     parts, depth, start = [], 0, 0
     for place, character in enumerate(text):
         depth += (character in "([") - (character in ")]")

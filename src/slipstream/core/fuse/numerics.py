@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -140,13 +139,16 @@ def _fma_exact(a: float, b: float, c: float) -> float:
     rounded = a * b + c
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return rounded
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
+    (a_top, a_low), (b_top, b_low), (c_top, c_low) = (
+        float(x).as_integer_ratio() for x in (a, b, c))
+    top = a_top * b_top * c_low + c_top * a_low * b_low
+    if top == 0:
         return rounded
     try:
-        return float(exact)
+        # Python rounds the quotient of two integers once, to the nearest.
+        return top / (a_low * b_low * c_low)
     except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+        return math.inf if top > 0 else -math.inf
 
 
 _fma_float64 = np.frompyfunc(_fma_exact, 3, 1)

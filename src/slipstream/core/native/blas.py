@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -17,11 +16,17 @@ _SETTERS = ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_",
             "openblas_set_num_threads")
 
 
+def _libraries(folder: str) -> list[str]:
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in names if "openblas" in name]
+
+
 def _find_setter() -> Callable[[int], None] | None:
-    folder = Path(np.__file__).parent
-    places = (folder.parent / "numpy.libs", folder / ".dylibs")
-    for path in [path for place in places for path in sorted(place.glob("*openblas*"))]:
-        library = ctypes.CDLL(str(path))
+    # os.path: pathlib would cost a tenth of what importing Slipstream takes.
+    folder = os.path.dirname(np.__file__)
+    places = (os.path.join(os.path.dirname(folder), "numpy.libs"), os.path.join(folder, ".dylibs"))
+    for path in [path for place in places for path in _libraries(place)]:
+        library = ctypes.CDLL(path)
         for name in _SETTERS:
             setter = getattr(library, name, None)
             if setter is not None:

@@ -93,3 +93,11 @@ def test_meta_has_no_elements_to_sort() -> None:
     assert x.median(1).values.shape == (3,)
     with pytest.raises(NotImplementedError):
         x.unique()
+
+
+def test_topk_of_no_dims_is_the_element_also_for_none() -> None:
+    x = ss.tensor(3.0)
+    for k in (0, 1):
+        values, indices = x.topk(k)
+        assert (values.item(), indices.item()) == (3.0, 0)
+    assert ss.tensor([3.0]).topk(0).values.shape == (0,)

@@ -17,7 +17,7 @@ Array = Any
 Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class IndexOperand:
     """An index tensor: ``strides`` over the binding's shape (0 where it is broadcast).
 
