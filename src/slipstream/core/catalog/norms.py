@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import reasons
+from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.softmax import contiguous_layout
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
@@ -15,10 +15,16 @@ from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.vocab import dtypes
 
 # The eps of rms_norm where none is given: that of the type it is computed in.
-EPSILON = {"f32": float(np.finfo(np.float32).eps), "f64": float(np.finfo(np.float64).eps)}
+EPSILON = {name: float(np.finfo(part).eps) for part, names in
+           ((np.float32, ("f32", "c64")), (np.float64, ("f64", "c128"))) for name in names}
 
 
-def check_shapes(call: Any) -> None:
+def check_rms_norm(call: Any) -> None:
+    """The input ends in normalized_shape, which the weight has; floats and complex numbers."""
+    check_shapes(call, ("float", "complex"))
+
+
+def check_shapes(call: Any, kinds: tuple[str, ...] = ("float",)) -> None:
     """The input ends in normalized_shape; weight and bias have that shape."""
     spec = call.spec("self")
     shape = ints(call["normalized_shape"])
@@ -39,7 +45,7 @@ def check_shapes(call: Any) -> None:
                                            f"normalized_shape, but got {name} of shape "
                                            f"{list(value.spec.shape)} and normalized_shape = "
                                            f"{list(shape)}")
-    if spec.dtype.kind != "float":
+    if spec.dtype.kind not in kinds:
         raise call.error(NotImplementedError,
                          f"\"{call.op.name}\" not implemented for '{spec.dtype.name}'")
 
@@ -111,10 +117,13 @@ def rms_norm(self: Any, normalized_shape: Any, weight: Any, eps: float | None) -
 
 
 def rms_norm_slope(g: Any, self: Any, normalized_shape: Any, weight: Any, eps: float | None) -> Any:
-    """factor (h - y mean(h y)), where h = g weight and y is the normalised input."""
-    factor = scale(self, normalized_shape, epsilon_of(self, eps))
-    y = self * factor
-    h = g if weight is None else g * weight
+    """factor (h - y mean(h y)), where h = g weight and y is the normalised input.
+
+    For complex numbers factor, y and weight are the conjugates.
+    """
+    factor = conj(scale(self, normalized_shape, epsilon_of(self, eps)))
+    y = conj(self) * factor
+    h = g if weight is None else g * conj(weight)
     return factor * (h - y * (h * y).mean(dims_of(normalized_shape), keepdim=True))
 
 
@@ -141,7 +150,8 @@ def _splits(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
         return None
     spec = known["self"].spec
     leading = spec.ndim - len(ints(known["normalized_shape"]))
-    if spec.device.type != "cuda" or not leading or not spec.numel:
+    if (spec.device.type != "cuda" or not leading or not spec.numel
+            or spec.dtype.is_complex):
         return None
     return tuple(range(leading))
 
@@ -225,14 +235,13 @@ define(Entry(
     formula=rms_norm,
     gradient={
         "self": rms_norm_slope,
-        "weight": lambda g, self, normalized_shape, eps: g * self * scale(
-            self, normalized_shape, epsilon_of(self, eps)),
+        "weight": lambda g, self, normalized_shape, eps: g * conj(self * scale(
+            self, normalized_shape, epsilon_of(self, eps))),
     },
     joint=rms_norm_gradients,
-    promotion=own_dtype, check=check_shapes, layout=contiguous_layout,
-    path="nn.functional.rms_norm", method=False, dtypes=("float",), samples=_rms_samples,
+    promotion=own_dtype, check=check_rms_norm, layout=contiguous_layout,
+    path="nn.functional.rms_norm", method=False, dtypes=("float", "complex"), samples=_rms_samples,
     reference=_rms_reference,
-    exceptions=reasons.REAL_ONLY,
     doc="self / sqrt(mean of squares + eps) * weight over the last dims, which have "
         "normalized_shape; eps is by default that of the type it is computed in.",
 ))

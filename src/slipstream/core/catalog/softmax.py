@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.catalog import reasons, samples
-from slipstream.core.catalog.checks import no_complex
+from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.reductions import restored, valid_dim
 from slipstream.core.catalog.table import define
 from slipstream.core.dispatch import promotion
@@ -46,10 +46,13 @@ def log_softmax(self: Any, dim: int) -> Any:
 
 
 def logsumexp(self: Any, dim: Any, keepdim: bool) -> Any:
-    """max + log sum e^(x - max), where an infinite max counts as 0."""
-    largest = finite(self.amax(dim, keepdim=True))
+    """max + log sum e^(x - max), where an infinite max counts as 0.
+
+    Of complex numbers the real part alone says how large their exponentials are.
+    """
+    largest = finite(self.real.amax(dim, keepdim=True))
     total = (self - largest).exp().sum(dim, keepdim=keepdim)
-    return total.log() + (largest if keepdim else finite(self.amax(dim)))
+    return total.log() + (largest if keepdim else finite(self.real.amax(dim)))
 
 
 def finite(value: Any) -> Any:
@@ -58,9 +61,9 @@ def finite(value: Any) -> Any:
 
 
 def logsumexp_slope(g: Any, self: Any, out: Any, dim: Any, keepdim: bool) -> Any:
-    """g softmax(x), the softmax being e^(x - out)."""
+    """g softmax(x), the softmax being e^(x - out); its conjugate for complex numbers."""
     spec = self.spec
-    return restored(g, spec, dim, keepdim) * (self - restored(out, spec, dim, keepdim)).exp()
+    return restored(g, spec, dim, keepdim) * conj((self - restored(out, spec, dim, keepdim)).exp())
 
 
 def softmax_reference(x: Any, dim: int) -> Any:
@@ -103,17 +106,11 @@ define(Entry(
 ))
 
 
-def _check_logsumexp(call: Any) -> None:
-    no_complex(call)
-    valid_dim(call)
-
-
 define(Entry(
     "logsumexp(Tensor self, int[] dim, bool keepdim=False)", COMPOSITE, formula=logsumexp,
     gradient={"self": logsumexp_slope},
-    promotion=promotion.floating, check=_check_logsumexp, path="logsumexp", out=True,
+    promotion=promotion.floating, check=valid_dim, path="logsumexp", out=True,
     aliases=("special.logsumexp",),
-    dtypes=("bool", "int", "float"), samples=_dims, reference=logsumexp_reference,
-    exceptions=reasons.REAL_ONLY,
+    samples=_dims, reference=logsumexp_reference,
     doc="log(sum(exp(self), dim)) without overflow; over nothing -inf; integers become floats.",
 ))

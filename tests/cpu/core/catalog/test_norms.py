@@ -69,3 +69,15 @@ def test_gradients(shape: tuple[int, ...]) -> None:
     check_slopes(lambda x, b: ss.layer_norm(x, shape, None, b), x, bias)
     check_slopes(lambda x: ss.layer_norm(x, shape), x)
     check_slopes(lambda x, w: ss.rms_norm(x, shape, w), x, weight)
+
+
+def test_complex_rms_norm() -> None:
+    x = X + 1j * RANDOM.randn(*X.shape)
+    weight = RANDOM.randn(4) + 1j * RANDOM.randn(4)
+    found = ss.rms_norm(ss.tensor(x), (4,), ss.tensor(weight), 0.1)
+    wanted = x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.1) * weight
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
+    tensors = [ss.tensor(value, requires_grad=True) for value in (x[0], weight)]
+    assert ss.autograd.gradcheck(lambda x, w: ss.rms_norm(x, (4,), w, 0.1), tensors)
+    with pytest.raises(NotImplementedError):
+        ss.layer_norm(ss.tensor(x), (4,))

@@ -87,3 +87,16 @@ def test_refusals() -> None:
     lambda x: ss.logsumexp(x, 1, keepdim=True)])
 def test_gradients(function: object) -> None:
     check_slopes(function, X[:, :2, :3])
+
+
+def test_complex_logsumexp() -> None:
+    x = X + 1j * np.random.RandomState(5).uniform(-1.0, 1.0, X.shape)
+    for dim in (1, (0, 2)):
+        np.testing.assert_allclose(ss.logsumexp(ss.tensor(x), dim).numpy(),
+                                   np.log(np.exp(x).sum(dim)), rtol=1e-12)
+    # As large as float64 allows only because the largest real part is taken out first.
+    assert ss.logsumexp(ss.tensor([800 + 1j, 800 + 1j]), 0).real.item() == pytest.approx(
+        800 + np.log(2.0))
+    x = ss.tensor(x[0], requires_grad=True)
+    assert ss.autograd.gradcheck(lambda x: ss.logsumexp(x, 1), (x,))
+    assert ss.autograd.gradgradcheck(lambda x: ss.logsumexp(x, 1), (x,))
