@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Collapsing: the fewest dims that walk the same elements of several operands in step."""
 
 from __future__ import annotations

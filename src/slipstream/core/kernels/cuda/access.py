@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """How operands walk through a space of dims: kinds of access, dividers, and the words they take."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """From shapes and strides to the plan of a row or column kernel, its launches and its words.
 
 Everything here follows from shapes, strides and dtypes alone, never from addresses or the card:
@@ -7,7 +8,7 @@ so does the order of every reduction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import (
@@ -71,8 +72,7 @@ COLUMN_BYTES = 32
 MOST_COLUMNS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """A domain cut into rows: dims that stay and dims that are reduced, collapsed.
 
     ``outer_steps`` and ``inner_steps`` have a tuple for each operand, outputs first.
@@ -94,8 +94,7 @@ class Space:
         return access.count_of(self.inner)
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row.
 
     ``shared``: bytes of dynamic shared memory.
@@ -192,7 +191,7 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
     least = 2 if cut.block[0] < MOST_THREADS else 1
-    return replace(cut, plan=replace(plan, shelf=True, least=least), words=words, shared=end)
+    return cut._replace(plan=plan._replace(shelf=True, least=least), words=words, shared=end)
 
 
 # ---- rows ----
@@ -301,20 +300,20 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
                       again=keep == 0)
     chunks = _row_chunks(reduction, rows, space.length, stored)
     if chunks > 1:
-        plan = replace(plan, batch=_batch(reduction, max(stored, 1), vector), again=True,
+        plan = plan._replace(batch=_batch(reduction, max(stored, 1), vector), again=True,
                        threads=BLOCK, warps=BLOCK // WARP)
-        plan = replace(plan, least=_least(reduction, stored, plan))
+        plan = plan._replace(least=_least(reduction, stored, plan))
         return _split_rows(reduction, plan, words, chunks)
     # A row of several warps has a block of its own.
     several = BLOCK // 2 // lanes if lanes <= WARP else 1
     # A kernel that asks for no ends pays where there is much to read; small sizes share one.
     large = rows * space.length >= LONG_ROW
     turns = _turns(reduction, plan, lanes, rows) if lanes <= WARP else 1
-    plan = replace(plan, warps=lanes // WARP if lanes <= WARP else plan.threads // WARP,
+    plan = plan._replace(warps=lanes // WARP if lanes <= WARP else plan.threads // WARP,
                    turns=turns,
                    exact=large and vectors > 0 == vectors % (batch * lanes)
                    and rows % (several * turns) == 0)
-    plan = replace(plan, exact=plan.exact and (plan.again or vectors == batch * lanes))
+    plan = plan._replace(exact=plan.exact and (plan.again or vectors == batch * lanes))
     return [Cut(plan, words, (lanes, several), -(-rows // (several * turns)), 1)]
 
 
@@ -354,7 +353,7 @@ def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, chunks: in
         span = -(-span // turn) * turn
     chunks = -(-vectors // span)
     words = {**words, "span": [span], "chunks": [chunks]}
-    plan = replace(plan, exact=vectors % turn == 0 == span % turn)
+    plan = plan._replace(exact=vectors % turn == 0 == span % turn)
     return _staged(reduction, Cut(plan, words, (BLOCK, 1), words["rows"][0], chunks))
 
 
@@ -362,7 +361,7 @@ def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
     """A launch for each stage that reduces, and one for full outputs."""
     stages = reduction.stages
     count = stages.last + 1 if stages.full_outputs else max(stages.last, 1)
-    return [replace(cut, plan=replace(cut.plan, stage=stage)) for stage in range(count)]
+    return [cut._replace(plan=cut.plan._replace(stage=stage)) for stage in range(count)]
 
 
 # ---- columns ----
@@ -404,7 +403,7 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     batch = _batch(reduction, max(bytes_read, 1), vector)
     plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
                       len(inner), BLOCK, _wide(space), again=True)
-    plan = replace(plan, least=_least(reduction, max(bytes_read, 1), plan))
+    plan = plan._replace(least=_least(reduction, max(bytes_read, 1), plan))
     blocks = tiles * access.count_of(batches)
     chunks = min(-(-space.length // (high * WALK)), -(-BLOCKS // blocks))
     joined = wide * vector * reduction.fold_bytes
@@ -413,14 +412,14 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
         # Whole waves of blocks.
         chunks = blocks * chunks // FEW_BLOCKS * FEW_BLOCKS // blocks
     if chunks < 2 or space.rows * space.length < LONG_ROW:
-        plan = replace(plan, exact=space.length % (high * batch) == 0)
+        plan = plan._replace(exact=space.length % (high * batch) == 0)
         return [Cut(plan, words, (wide, high), blocks, 1)]
     span = -(-space.length // chunks)
     if span > high * batch:
         span = -(-span // (high * batch)) * high * batch
     chunks = -(-space.length // span)
     words = {**words, "span": [span], "chunks": [chunks]}
-    plan = replace(plan, exact=space.length % (high * batch) == 0 == span % (high * batch))
+    plan = plan._replace(exact=space.length % (high * batch) == 0 == span % (high * batch))
     return _staged(reduction, Cut(plan, words, (wide, high), blocks, chunks))
 
 

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Pointwise kernels: every element by itself, over any mix of layouts.
 
 The elements are numbered in the order of the outputs' memory; a thread takes vectors of
@@ -13,8 +14,8 @@ runs: it then goes element by element, and computes the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import EVERY, FLAT, ONCE, REPEAT, STEP, VECTOR, Ints, Words
@@ -31,8 +32,7 @@ SINGLES = 4
 FEW_BLOCKS = 512
 
 
-@dataclass(frozen=True, slots=True)
-class MapPlan:
+class MapPlan(NamedTuple):
     """What a pointwise kernel's text depends on, beside the program.
 
     ``kinds``: access of each operand, outputs first; ``vector``: elements of a vector;

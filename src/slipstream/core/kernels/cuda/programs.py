@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The CUDA kernel of formulas: prints a program as CUDA C++ under one schedule, and launches it.
 
 The schedules name no op: `maps` computes every element by itself, `rows` and `columns` reduce.
@@ -78,6 +79,7 @@ class ProgramKernel(LaunchKernel):
         self.maps = is_map(program) and self._alike()
         # By plan, which also tells what words there are in the tail.
         self.codes: dict[AnyPlan, KernelCode] = {}
+        self.parts: dict[AnyPlan, tuple[list[str], bool]] = {}
 
     def _alike(self) -> bool:
         """Whether all outputs fill the domain, or all have one value a row."""
@@ -145,10 +147,21 @@ class ProgramKernel(LaunchKernel):
         layout, nbytes = self._scratch(cuts[0])
         stages = []
         for each in cuts:
-            writer = self._writer(each.plan)(self.formula, each.plan, each.words)
-            parts = tuple([layout[name] for _, _, name in writer.parts()])
-            stages.append(Stage(self._launch_cut(each, inner), parts, writer.joins))
+            names, joins = self._parts_of(each)
+            parts = tuple([layout[name] for name in names])
+            stages.append(Stage(self._launch_cut(each, inner), parts, joins))
         return Staged(stages, nbytes)
+
+    def _parts_of(self, each: Cut) -> tuple[list[str], bool]:
+        """Names of the arrays that a stage has in scratch memory; whether its blocks are counted.
+
+        They depend on the plan alone: writers are made once for each.
+        """
+        known = self.parts.get(each.plan)
+        if known is None:
+            writer = self._writer(each.plan)(self.formula, each.plan, each.words)
+            known = self.parts[each.plan] = ([name for _, _, name in writer.parts()], writer.joins)
+        return known
 
     @staticmethod
     def _writer(plan: AnyPlan) -> Any:

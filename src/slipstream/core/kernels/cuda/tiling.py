@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Tiled maps: pointwise kernels of operands that lie across each other in memory, as transposes do.
 
 The elements are taken in tiles of two dims: that in which outputs are dense (*along*) and that in
@@ -9,7 +10,7 @@ follow each other.  The pitch of a tile is an odd number of words: both ways go 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import ONCE, REPEAT, STEP, VECTOR, Ints, Words
@@ -29,8 +30,7 @@ SHARED_BYTES = 40960
 LEAST_LANES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class TilePlan:
+class TilePlan(NamedTuple):
     """What a tiled kernel's text depends on, beside the program.
 
     ``kinds``: access of each operand, outputs first; ``vector``: elements of a vector; ``side``:

@@ -5,7 +5,7 @@ What is printed here is the same for row and column kernels; the writers know th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda.access import ONCE, Words
@@ -13,8 +13,7 @@ from slipstream.core.kernels.cuda.stages import EACH, LINE, PLACES
 from slipstream.core.kernels.cuda.writing import Formula, Lines
 
 
-@dataclass(frozen=True, slots=True)
-class ReducePlan:
+class ReducePlan(NamedTuple):
     """What the text of a row or column kernel depends on, beside the program.
 
     ``kinds``: access of each operand, outputs first, along the dim of its vectors; ``shared``:
