@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -53,6 +54,21 @@ def two(card):
 def lines_of(fault: SimulatedFault) -> set[int]:
     return {line for code, instruction in (fault.site, fault.other_site)
             for start, end, line in code.co_lines() if start <= instruction < end}
+
+
+def test_each_thread_says_what_its_own_calls_are_for(two):
+    found = []
+    two.driver.site, two.driver.stamp, two.driver.stamps = "mine", 3, [("mine", 3)]
+
+    def other() -> None:
+        found.append((two.driver.site, two.driver.stamp, two.driver.stamps))
+        two.driver.site, two.driver.stamp, two.driver.stamps = "its own", 4, []
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert found == [(None, None, None)]
+    assert (two.driver.site, two.driver.stamp, two.driver.stamps) == ("mine", 3, [("mine", 3)])
 
 
 def test_a_missing_wait_is_reported_with_both_lines(two):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, WITHIN, DriverError
@@ -16,13 +17,50 @@ LEAST, GREATEST = 0, -5
 UNKNOWN, DEVICE, HOST = 0, 1, 2
 
 
+class Marks(threading.local):
+    """What a thread's next calls are for: the user's line, and when the launches were recorded.
+
+    Each thread has its own: the watchdog launches what one recorded while that one allocates.
+    """
+
+    site: Any = None
+    stamp: int | None = None
+    stamps: list[Any] | None = None
+
+
 class StreamCalls(MemoryCalls):
     """Streams, events and the work that they order."""
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
-        self.site = None
-        self.stamp = None
+        self.marks = Marks()
+
+    @property
+    def site(self) -> Any:
+        """The user's line that this thread's calls are for, as (code, instruction) or None."""
+        return self.marks.site
+
+    @site.setter
+    def site(self, site: Any) -> None:
+        self.marks.site = site
+
+    @property
+    def stamp(self) -> int | None:
+        """The moment at which this thread's launches were recorded; None where it is now."""
+        return self.marks.stamp
+
+    @stamp.setter
+    def stamp(self, stamp: int | None) -> None:
+        self.marks.stamp = stamp
+
+    @property
+    def stamps(self) -> list[Any] | None:
+        """(site, moment) of each node of the graph that this thread launches next; or None."""
+        return self.marks.stamps
+
+    @stamps.setter
+    def stamps(self, stamps: list[Any] | None) -> None:
+        self.marks.stamps = stamps
 
     # -- submitting --
 
