@@ -188,3 +188,43 @@ def kaiming_normal_(tensor: ss.Tensor, a: float = 0, mode: str = "fan_in",
 def _kaiming_std(tensor: ss.Tensor, a: float, mode: str, nonlinearity: str) -> float:
     fan = _calculate_correct_fan(tensor, mode)
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def orthogonal_(tensor: ss.Tensor, gain: float = 1.0, generator: Any = None) -> ss.Tensor:
+    """Fill with a (semi-)orthogonal matrix times ``gain``; dims behind the first count as one.
+
+    Q of the QR decomposition of a normal matrix, its columns signed as R's diagonal is: uniform
+    among the orthogonal matrices (F. Mezzadri, "How to generate random matrices from the classical
+    compact groups", Notices of the AMS 54, 2007).  Raises ValueError below 2 dims.
+    """
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    with ss.no_grad():
+        drawn = ss.empty(max(rows, columns), min(rows, columns), dtype=tensor.dtype,
+                         device=tensor.device).normal_(generator=generator)
+        q, r = ss.linalg.qr(drawn)
+        q = q * r.diagonal().sign()
+        if rows < columns:
+            q = q.t()
+        return tensor.copy_((q * gain).reshape(tensor.shape))
+
+
+def sparse_(tensor: ss.Tensor, sparsity: float, std: float = 0.01,
+            generator: Any = None) -> ss.Tensor:
+    """Fill a matrix with normal numbers, a share ``sparsity`` of each column with zeros.
+
+    Raises ValueError for other than 2 dims.
+    """
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with ss.no_grad():
+        normal_(tensor, 0.0, std, generator)
+        for column in range(columns):
+            order = ss.randperm(rows, generator=generator, device=tensor.device)
+            tensor[order[:zeros], column] = 0
+    return tensor

@@ -99,3 +99,35 @@ def test_filling_leaves_no_history():
     init.xavier_normal_(layer.weight)
     assert layer.weight.is_leaf
     assert layer.weight.requires_grad
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 7), (7, 3), (5, 2, 3), (2, 3, 4)])
+def test_orthogonal(shape):
+    tensor = ss.empty(shape, dtype=ss.float64)
+    assert init.orthogonal_(tensor, gain=2.0) is tensor
+    matrix = tensor.numpy().reshape(shape[0], -1)
+    if shape[0] > matrix.shape[1]:
+        matrix = matrix.T
+    np.testing.assert_allclose(matrix @ matrix.T, 4.0 * np.eye(len(matrix)), atol=1e-12)
+
+
+def test_orthogonal_matrices_are_uniform():
+    # The trace of a uniform orthogonal matrix has mean 0 and variance 1.
+    traces = [init.orthogonal_(ss.empty(3, 3, dtype=ss.float64)).trace().item()
+              for _ in range(2000)]
+    assert abs(np.mean(traces)) < 0.1
+    assert abs(np.var(traces) - 1.0) < 0.15
+
+
+def test_sparse():
+    tensor = init.sparse_(ss.empty(10, 6), 0.25, std=2.0)
+    assert (tensor == 0).sum(0).tolist() == [3] * 6
+    assert 1.0 < tensor[tensor != 0].std().item() < 3.0
+
+
+def test_refusals_of_shapes():
+    with pytest.raises(ValueError, match="2 or more dimensions"):
+        init.orthogonal_(ss.empty(3))
+    with pytest.raises(ValueError, match="2 dimensions"):
+        init.sparse_(ss.empty(3, 3, 3), 0.1)
+    assert init.orthogonal_(ss.empty(0, 3)).shape == (0, 3)
