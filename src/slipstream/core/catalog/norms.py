@@ -219,6 +219,7 @@ define(Entry(
     reference=_reference,
     doc="(self - mean) / sqrt(variance + eps) * weight + bias over the last dims, which have "
         "normalized_shape, as have weight and bias. RuntimeError where shapes or dtypes differ.",
+    autocast={"cuda": "float32"},
 ))
 define(Entry(
     "rms_norm(Tensor self, int[] normalized_shape, Tensor? weight=None, float eps=None)", COMPOSITE,
@@ -235,6 +236,7 @@ define(Entry(
     exceptions=reasons.REAL_ONLY,
     doc="self / sqrt(mean of squares + eps) * weight over the last dims, which have "
         "normalized_shape; eps is by default that of the type it is computed in.",
+    autocast={"cuda": "float32"},
 ))
 for _name, _formula, _eps in (("layer_norm", _slopes, "float"), ("rms_norm", _rms_slopes, "any")):
     define(Entry(
