@@ -115,10 +115,11 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
     """``function(*args, **kwargs)``, of which backward computes again what it needs.
 
     Only the arguments are kept; autocast is as in the forward, and random numbers are drawn as
-    there, unless ``preserve_rng_state`` is off.  ``use_reentrant`` is accepted: either way the work is that of
-    PyTorch's ``use_reentrant=False``.  ``determinism_check``: "default" compares shapes, dtypes
-    and devices of what is computed again, "none" does not.  Raises ValueError for another check,
-    and, in backward, CheckpointError where the function saved something else the second time.
+    there, unless ``preserve_rng_state`` is off.  ``use_reentrant`` is accepted: either way the
+    work is that of PyTorch's ``use_reentrant=False``.  ``determinism_check``: "default" compares
+    shapes, dtypes and devices of what is computed again, "none" does not.  Raises ValueError for
+    another check, and, in backward, CheckpointError where the function saved something else the
+    second time.
     """
     if determinism_check not in ("default", "none"):
         raise ValueError("determinism_check should be one of ['default', 'none'] but got "

@@ -203,7 +203,8 @@ def test_several_optimizers_share_the_scale() -> None:
     for optimizer in optimizers:
         scaler.step(optimizer)
     scaler.update()
-    assert pairs[0].tolist() == [0.0] * 3 and pairs[1].tolist() == [1.0] * 3
+    assert pairs[0].tolist() == [0.0] * 3
+    assert pairs[1].tolist() == [1.0] * 3
     assert scaler.get_scale() == 4.0
     scaler.update(2.0)
     assert scaler.get_scale() == 2.0

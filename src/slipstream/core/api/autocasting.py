@@ -14,6 +14,8 @@ from slipstream.core.vocab.autocast import AWAKE, BITS, DEVICE_TYPES, AutocastSt
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.modes import ModeState, modes
 
+Function = Callable[..., Any]
+
 
 def settings_of(state: ModeState) -> AutocastState:
     """A thread's settings, made at their first use."""
@@ -192,11 +194,11 @@ def set_autocast_gpu_dtype(dtype: DType) -> None:
     set_autocast_dtype("cuda", dtype)
 
 
-def autocast_as(policy: str = "", **by_device_type: str) -> Callable[..., Any]:
+def autocast_as(policy: str = "", **by_device_type: str) -> Callable[[Function], Function]:
     """Decorate a function of several ops that is one op to autocast, with an entry's policies."""
     policies = by_device_type or dict.fromkeys(DEVICE_TYPES, policy)
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if modes.current().special & AWAKE:

@@ -52,11 +52,10 @@ def autocast(op: Op, state: ModeState, args: Values, kwargs: Named | None, targe
             return op.call_inplace(args, kwargs)
         if form == OUT:
             return op.call_out(args, kwargs, target)
-        for device_type in op.policies:
+        for device_type, policy in op.policies.items():
             bit: cython.int = BITS[device_type]
             if not awake & bit:
                 continue
-            policy = op.policies[device_type]
             if policy == REFUSED and lies_on(device_type, op.bind(args, kwargs)):
                 raise refusal(op, state, args, kwargs)
             if policy == FLOAT32 and "dtype" in op.names:
@@ -78,9 +77,8 @@ def autocast_function(function: Callable[..., Any], policies: dict[str, str], ar
     named: Named | None = kwargs
     state.special -= awake
     try:
-        for device_type in policies:
+        for device_type, policy in policies.items():
             bit: cython.int = BITS[device_type]
-            policy = policies[device_type]
             if awake & bit and policy != ASLEEP:
                 cast = cast_for(policy, state, device_type, args, named)
                 args = cast.sequence(args)

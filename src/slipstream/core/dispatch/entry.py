@@ -61,11 +61,11 @@ class Entry:
     aliases: other names of function and method; with a dot the path of another function.
     waits: ``never``, ``always`` or ``data``: whether a call waits for the device.
     host: whether it is computed on the CPU alone: callers bring tensors there and back.
-    autocast: what autocast does with a plain call: ``lower`` (floating operands but float64 are cast
-        to its dtype), ``float32`` (to float32; an op with a ``dtype`` parameter gets it instead),
-        ``widest`` (to the widest dtype among them), ``refused`` (raises), ``asleep`` (ops that the
-        op calls are left as they are), ``""`` (nothing); or a dict by device type where these
-        differ.
+    autocast: what autocast does with a plain call: ``lower`` (floating operands but float64 are
+        cast to its dtype), ``float32`` (to float32; an op with a ``dtype`` parameter gets it
+        instead), ``widest`` (to the widest dtype among them), ``refused`` (raises), ``asleep``
+        (nothing; nor with the ops that the op calls), ``""`` (nothing with the op itself); or a
+        dict by device type where these differ.
     samples: () -> list of (args, kwargs) over NumPy arrays; reference: the same in NumPy.
     shown: the name by which errors call an op that users write in another way, as they do indexing;
         its ``any`` arguments are then left out.

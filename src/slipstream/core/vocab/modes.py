@@ -23,8 +23,9 @@ class ModeState:
     """The modes of one thread.
 
     ``special`` says what the fast path cannot carry out: a bit for each device type with autocast,
-    and above them the count of user modes, recordings and listeners; ``autocast`` is its `AutocastState`, None
-    before it was ever used.  ``code`` and ``instruction`` are the site of the last op, undecoded.
+    and above them the count of user modes, recordings and listeners; ``autocast`` is the thread's
+    `AutocastState`, None before it was ever used.  ``code`` and ``instruction`` are the site of
+    the last op, undecoded.
     """
 
     grad_enabled: bool

@@ -117,8 +117,9 @@ def test_scopes_nest_and_put_back_what_was() -> None:
         assert ss.get_autocast_dtype("cpu") is ss.bfloat16
     assert product() is ss.float32
     with pytest.raises(ZeroDivisionError), ss.autocast("cpu", dtype=ss.float16):
-        1 / 0  # noqa: B018
-    assert not ss.is_autocast_enabled("cpu") and product() is ss.float32
+        1 / 0
+    assert not ss.is_autocast_enabled("cpu")
+    assert product() is ss.float32
     assert ss.get_autocast_dtype("cpu") is ss.bfloat16
 
 
@@ -179,14 +180,17 @@ def test_settings_without_a_scope() -> None:
     ss.set_autocast_enabled("cpu", True)
     ss.set_autocast_dtype("cpu", ss.float16)
     try:
-        assert ss.is_autocast_enabled("cpu") and ss.is_autocast_cpu_enabled()
-        assert not ss.is_autocast_enabled() and not ss.is_autocast_enabled("cuda")
+        assert ss.is_autocast_enabled("cpu")
+        assert ss.is_autocast_cpu_enabled()
+        assert not ss.is_autocast_enabled()
+        assert not ss.is_autocast_enabled("cuda")
         assert product() is ss.float16
     finally:
         ss.set_autocast_cpu_enabled(False)
         ss.set_autocast_cpu_dtype(ss.bfloat16)
     ss.set_autocast_enabled(True)
-    assert ss.is_autocast_enabled("cuda") and product() is ss.float32
+    assert ss.is_autocast_enabled("cuda")
+    assert product() is ss.float32
     ss.set_autocast_enabled(False)
     assert ss.autocast_increment_nesting() == 1
     assert ss.autocast_decrement_nesting() == 0
@@ -210,7 +214,8 @@ def test_what_is_no_scope() -> None:
         scope = ss.autocast("cpu", dtype=ss.float32)
     with scope:
         assert not ss.is_autocast_enabled("cpu")
-    assert ss.amp.is_autocast_available("cpu") and not ss.amp.is_autocast_available("meta")
+    assert ss.amp.is_autocast_available("cpu")
+    assert not ss.amp.is_autocast_available("meta")
 
 
 def test_modes_see_casts_and_what_is_cast() -> None:
@@ -298,7 +303,8 @@ def test_backward_is_the_same_inside_and_outside() -> None:
 
     for again in (False, True):
         for mine, theirs in zip(gradients(True, again), gradients(False, again), strict=True):
-            assert mine.dtype is ss.float32 and ss.equal(mine, theirs)
+            assert mine.dtype is ss.float32
+            assert ss.equal(mine, theirs)
 
 
 # -- what is built of ops --------------------------------------------------------------------------
@@ -310,7 +316,8 @@ def test_modules() -> None:
     rows = ss.rand(3, 2, 4)
     with ss.autocast("cpu"):
         loss = F.cross_entropy(net(images), ss.tensor([1, 2]))
-        assert net(images).dtype is ss.bfloat16 and loss.dtype is ss.float32
+        assert net(images).dtype is ss.bfloat16
+        assert loss.dtype is ss.float32
         assert nn.LayerNorm(5)(net(images)).dtype is ss.bfloat16
         out, weights = nn.MultiheadAttention(4, 2)(rows, rows, rows)
         assert out.dtype is weights.dtype is ss.bfloat16
@@ -338,7 +345,8 @@ def test_losses_are_float32(name: str) -> None:
         warnings.simplefilter("ignore")
         found = getattr(F, name)(*values)
         wanted = getattr(F, name)(*[value.float() for value in values])
-    assert found.dtype is ss.float32 and found.item() == wanted.item()
+    assert found.dtype is ss.float32
+    assert found.item() == wanted.item()
 
 
 def test_functions_of_several_ops() -> None:
@@ -449,7 +457,8 @@ def test_checkpoints_compute_again_as_before(inside: bool) -> None:
         return [x.grad, *[each.grad for each in block.parameters()]]
 
     for mine, theirs in zip(gradients(False), gradients(True), strict=True):
-        assert mine.dtype is ss.float32 and ss.equal(mine, theirs)
+        assert mine.dtype is ss.float32
+        assert ss.equal(mine, theirs)
 
 
 # -- names -----------------------------------------------------------------------------------------
