@@ -41,6 +41,9 @@ class autocast:
     another dtype on the CPU.
     """
 
+    # How many frames above a warning the user's line is.
+    _depth = 3
+
     def __init__(self, device_type: str, dtype: ss.dtype | None = None, enabled: bool = True,
                  cache_enabled: bool | None = None) -> None:
         if not isinstance(device_type, str):
@@ -59,7 +62,7 @@ class autocast:
     def _usable(self) -> bool:
         """Whether the device type can be autocast to the dtype; warns where it cannot."""
         if self.device == "cuda" and not ss.cuda.is_available():
-            warnings.warn("autocast: CUDA is not available; autocast is disabled", stacklevel=4)
+            warnings.warn("autocast: CUDA is not available; autocast is disabled", stacklevel=self._depth)
             return False
         if self.device == "cuda" and self.fast_dtype is ss.bfloat16:
             if not ss.cuda.is_bf16_supported():
@@ -67,7 +70,7 @@ class autocast:
                                    "  mend: use dtype=slipstream.float16")
         if self.device == "cpu" and self.fast_dtype not in LOWERED:
             warnings.warn(f"autocast: the CPU's target dtype is bfloat16 or float16, not "
-                          f"{self.fast_dtype}; autocast is disabled", stacklevel=4)
+                          f"{self.fast_dtype}; autocast is disabled", stacklevel=self._depth)
             return False
         return True
 

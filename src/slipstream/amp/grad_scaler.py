@@ -60,6 +60,9 @@ class GradScaler:
     ``enabled=False``: does nothing, as where ``device`` is "cuda" and there is none.
     """
 
+    # How many frames above a warning the user's line is.
+    _depth = 2
+
     def __init__(self, device: str = "cuda", init_scale: float = 2.0 ** 16,
                  growth_factor: float = 2.0, backoff_factor: float = 0.5,
                  growth_interval: int = 2000, enabled: bool = True) -> None:
@@ -70,7 +73,7 @@ class GradScaler:
         self._device = device
         if enabled and device == "cuda" and not ss.cuda.is_available():
             warnings.warn("GradScaler: CUDA is not available; the scaler is disabled",
-                          stacklevel=2)
+                          stacklevel=self._depth)
             enabled = False
         self._enabled = enabled
         self._init_scale = init_scale

@@ -77,6 +77,20 @@ def test_modules() -> None:
     assert all(each.grad.dtype is ss.float32 for each in net.parameters())
 
 
+def test_a_captured_graph_casts_the_weights_of_its_replay() -> None:
+    weight = nn.Parameter(ss.ones(2, 2, device="cuda"))
+    x = ss.ones(1, 2, device="cuda")
+    graph = ss.cuda.CUDAGraph()
+    with ss.autocast("cuda"), ss.no_grad():
+        F.linear(x, weight)
+        with ss.cuda.graph(graph):
+            out = F.linear(x, weight)
+    with ss.no_grad():
+        weight.fill_(3.0)
+    graph.replay()
+    assert out.tolist() == [[6.0, 6.0]]
+
+
 # -- the scaler ------------------------------------------------------------------------------------
 class Waiting:
     """An optimizer of which the scaler does not know that it could leave out a step itself."""

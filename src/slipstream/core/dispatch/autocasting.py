@@ -13,6 +13,7 @@ import cython
 
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
+from slipstream.core.launch.door import door
 from slipstream.core.vocab.autocast import AWAKE, BITS, AutocastState, WeightCast
 from slipstream.core.vocab.dtypes import DType, float32, float64, promote
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
@@ -156,7 +157,7 @@ class Cast:
 
     def tensor(self, tensor: TensorBase) -> Any:
         """A cast, from the cache where the tensor is a weight."""
-        if not self.keeps or not is_weight(tensor):
+        if not self.keeps or not is_weight(tensor) or is_capturing():
             return hooks.to_dtype.call((tensor, self.dtype), None)
         settings: AutocastState = self.state.autocast
         key = (id(tensor), self.dtype)
@@ -165,6 +166,15 @@ class Cast:
             made = hooks.to_dtype.call((tensor, self.dtype), None)
             known = settings.casts[key] = WeightCast(tensor, made)
         return known.cast
+
+
+def is_capturing() -> bool:
+    """Whether a stream of the thread captures a graph: its replays have to cast what is there then.
+    """
+    found = False
+    for backend in door.windowed:
+        found = found or backend.queue().capture is not None
+    return found
 
 
 def is_weight(tensor: TensorBase) -> bool:

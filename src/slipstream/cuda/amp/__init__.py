@@ -16,6 +16,8 @@ custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 class autocast(amp.autocast):
     """``slipstream.amp.autocast("cuda", ...)``."""
 
+    _depth = 4
+
     def __init__(self, enabled: bool = True, dtype: ss.dtype = ss.float16,
                  cache_enabled: bool = True) -> None:
         super().__init__("cuda", dtype, enabled, cache_enabled)
@@ -23,6 +25,8 @@ class autocast(amp.autocast):
 
 class GradScaler(amp.GradScaler):
     """``slipstream.amp.GradScaler("cuda", ...)``."""
+
+    _depth = 3
 
     def __init__(self, init_scale: float = 2.0 ** 16, growth_factor: float = 2.0,
                  backoff_factor: float = 0.5, growth_interval: int = 2000,

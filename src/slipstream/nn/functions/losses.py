@@ -36,7 +36,7 @@ def warn_of_shapes(name: str, input: ss.Tensor, target: ss.Tensor) -> None:
     if input.shape != target.shape:
         warnings.warn(f"{name}: the target's size {list(target.shape)} is not the input's size "
                       f"{list(input.shape)}. They are broadcast against each other, which is "
-                      "seldom meant; reshape one of them.", UserWarning, stacklevel=3)
+                      "seldom meant; reshape one of them.", UserWarning, stacklevel=5)
 
 
 @autocast_as("float32")
@@ -75,7 +75,7 @@ def kl_div(input: ss.Tensor, target: ss.Tensor, size_average: bool | None = None
     if reduction == "mean" and input.shape[:1] != (1,):
         warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the "
                       "support size. 'batchmean' divides only by the batch size, and aligns with "
-                      "the KL math definition.", UserWarning, stacklevel=2)
+                      "the KL math definition.", UserWarning, stacklevel=4)
     terms = target.exp() * (target - input) if log_target else ss.xlogy(target, target) - (
         target * input)
     total = reduced(terms, reduction)
