@@ -36,8 +36,8 @@ class autocast:
     autocast.  ``cache_enabled``: whether casts of weights are kept.  Scopes nest; each holds for
     its thread.
 
-    Raises ValueError for a device type that is no str, RuntimeError for one without autocast and
-    for bfloat16 on a card without it.  Warns, and does nothing, where there is no CUDA, and for
+    Raises ValueError for a device type that is no str, TypeError for what is no float dtype,
+    RuntimeError for a device type without autocast and for bfloat16 on a card without it.  Warns, and does nothing, where there is no CUDA, and for
     another dtype on the CPU.
     """
 
@@ -54,6 +54,8 @@ class autocast:
                                "there are 'cpu' and 'cuda'")
         self.device = device_type
         self.fast_dtype = ss.get_autocast_dtype(device_type) if dtype is None else dtype
+        if not isinstance(self.fast_dtype, ss.dtype) or not self.fast_dtype.is_floating_point:
+            raise TypeError(f"autocast: dtype must be a float dtype, not {self.fast_dtype!r}")
         self._cache_enabled = (ss.is_autocast_cache_enabled() if cache_enabled is None
                                else bool(cache_enabled))
         self._enabled = bool(enabled) and self._usable()
@@ -62,7 +64,8 @@ class autocast:
     def _usable(self) -> bool:
         """Whether the device type can be autocast to the dtype; warns where it cannot."""
         if self.device == "cuda" and not ss.cuda.is_available():
-            warnings.warn("autocast: CUDA is not available; autocast is disabled", stacklevel=self._depth)
+            warnings.warn("autocast: CUDA is not available; autocast is disabled",
+                          stacklevel=self._depth)
             return False
         if self.device == "cuda" and self.fast_dtype is ss.bfloat16:
             if not ss.cuda.is_bf16_supported():

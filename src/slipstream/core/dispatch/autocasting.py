@@ -171,8 +171,9 @@ class Cast:
 def is_capturing() -> bool:
     """Whether a stream of the thread captures a graph: its replays have to cast what is there then.
     """
+    backends: tuple[Any, ...] = door.windowed
     found = False
-    for backend in door.windowed:
+    for backend in backends:
         found = found or backend.queue().capture is not None
     return found
 

@@ -21,6 +21,7 @@ import slipstream as ss
 from slipstream import nn
 from slipstream.core.catalog.table import table
 from slipstream.core.dispatch import op as door
+from slipstream.core.vocab.modes import modes
 from slipstream.nn import functional as F
 
 CASES = [(policy, name) for policy in TARGETS for name in sampled(policy, "cpu")]
@@ -204,8 +205,11 @@ def test_what_is_no_scope() -> None:
             ss.autocast(name)
         with pytest.raises(RuntimeError, match="device type"):
             ss.get_autocast_dtype(name)
-    with pytest.raises(TypeError):
-        ss.set_autocast_dtype("cpu", ss.int32)
+    for dtype in (ss.int32, "float16"):
+        with pytest.raises(TypeError):
+            ss.set_autocast_dtype("cpu", dtype)
+        with pytest.raises(TypeError):
+            ss.autocast("cpu", dtype=dtype)
     with pytest.raises(TypeError):
         ss.set_autocast_enabled("cpu", 1)
     with pytest.raises(TypeError):
@@ -248,6 +252,27 @@ def test_a_weight_is_cast_once_in_the_outermost_scope() -> None:
         assert casts(lambda: F.linear(x, weight)) == 0
         with ss.autocast("cpu", dtype=ss.float16):
             assert F.linear(x, weight).dtype is ss.float16
+
+
+def test_a_loop_makes_no_new_plans_and_keeps_no_casts() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    optimizer = ss.optim.SGD(model.parameters(), lr=0.1)
+    x = ss.rand(5, 3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with ss.autocast("cpu"):
+            loss = model(x).logsumexp(1).mean()
+        loss.backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    made = door.plan_table.made
+    for _ in range(5):
+        step()
+    assert door.plan_table.made == made
+    assert modes.current().autocast.casts == {}
 
 
 def test_a_weight_that_was_written_is_cast_again() -> None:
