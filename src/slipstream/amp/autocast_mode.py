@@ -37,8 +37,8 @@ class autocast:
     its thread.
 
     Raises ValueError for a device type that is no str, TypeError for what is no float dtype,
-    RuntimeError for a device type without autocast and for bfloat16 on a card without it.  Warns, and does nothing, where there is no CUDA, and for
-    another dtype on the CPU.
+    RuntimeError for a device type without autocast and for bfloat16 on a card without it.  Warns,
+    and does nothing, where there is no CUDA, and for another dtype on the CPU.
     """
 
     # How many frames above a warning the user's line is.
