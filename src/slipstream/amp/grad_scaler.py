@@ -171,10 +171,17 @@ class GradScaler:
             del optimizer.found_inf
 
     def update(self, new_scale: Any = None) -> None:
-        """Move the scale after a step, or set it; AssertionError where no step was taken."""
+        """Move the scale after a step, or set it.
+
+        AssertionError where nothing was scaled before, or no step was taken.
+        """
         if not self._enabled:
             return
-        scale = self._scale_on("cpu")
+        scale = self._scale
+        if scale is None:
+            raise AssertionError("Attempted update but _scale is None.  This may indicate your "
+                                 "script did not use scaler.scale(loss or outputs) earlier in the "
+                                 "iteration.")
         if isinstance(new_scale, ss.Tensor):
             scale.copy_(new_scale.reshape(()))
         elif new_scale is not None:
