@@ -102,6 +102,7 @@ def from_here(python: Path) -> Iterator[Part]:
     """Run what this repository has."""
     yield run_scripts(python)
     yield run_comparison(python, "the sentence encoder", "encoder.py")
+    yield run_comparison(python, "autocast", "autocast.py")
     yield run_comparison(python, "reasons that are shown", "fused.py")
 
 

@@ -23,7 +23,7 @@ _FUNCTIONAL = (
     "ctc_loss dropout1d embedding_bag feature_alpha_dropout hinge_embedding_loss kl_div "
     "margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool3d pairwise_distance "
     "pixel_shuffle pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss").split()
-_ELSEWHERE = {"save": "serialization", "load": "serialization",
+_ELSEWHERE = {"autocast": "amp", "save": "serialization", "load": "serialization",
               **dict.fromkeys(_FUNCTIONAL, "nn.functional")}
 
 __all__ = [*namespace.__all__, *_LATER, *_ELSEWHERE]

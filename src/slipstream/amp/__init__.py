@@ -1,7 +1,8 @@
-"""Training in narrow types: scaling the loss."""
+"""Training in narrow types: ops that choose their dtype, and scaling the loss."""
 
 from __future__ import annotations
 
-from slipstream.amp.scaler import GradScaler
+from slipstream.amp.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
+from slipstream.amp.grad_scaler import GradScaler
 
-__all__ = ["GradScaler"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

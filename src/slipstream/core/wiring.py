@@ -8,7 +8,7 @@ from __future__ import annotations
 from slipstream.core.api import arrays
 from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog.table import ops
-from slipstream.core.dispatch import gradients, mixing, modes, op, writing
+from slipstream.core.dispatch import autocasting, gradients, mixing, modes, op, writing
 from slipstream.core.dispatch.arguments import bind_arguments, blame, blame_launch
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.engine.tape import tape
@@ -20,9 +20,9 @@ from slipstream.core.vocab.errors import shortened
 from slipstream.core.vocab.records import Backend, slots
 
 WIRED = (
-    "dispatch.gradients.hooks", "dispatch.mixing.hooks", "dispatch.op.wiring",
-    "dispatch.writing.hooks", "engine.views.operations", "engine.tape.tape.tensor_class",
-    "launch.door.makers", "vocab.records.slots",
+    "dispatch.autocasting.hooks", "dispatch.gradients.hooks", "dispatch.mixing.hooks",
+    "dispatch.op.wiring", "dispatch.writing.hooks", "engine.views.operations",
+    "engine.tape.tape.tensor_class", "launch.door.makers", "vocab.records.slots",
 )
 
 
@@ -37,6 +37,7 @@ def wire() -> None:
     """Set every upward pointer."""
     door.makers.cuda = make_cuda
     devices.register()
+    autocasting.hooks.to_dtype = ops.to_dtype
     gradients.hooks.formula_builder = formula_builder
     op.wiring.special = modes.special
     op.wiring.gather = mixing.gather

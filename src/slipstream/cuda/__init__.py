@@ -49,7 +49,7 @@ from slipstream.core.api.cuda.streams import (
     set_stream,
     stream,
 )
-from slipstream.cuda import driver, graphs, memory, tunable
+from slipstream.cuda import amp, driver, graphs, memory, tunable
 from slipstream.cuda.graphs import (
     CUDAGraph,
     graph,
@@ -94,7 +94,7 @@ from slipstream.cuda.memory import (
 
 __all__ = [
     "CUDAGraph", "CUDAPluggableAllocator", "Event", "ExternalStream", "Kernel", "MemPool",
-    "OutOfMemoryError", "Stream", "StreamContext", "allow_mixed_devices",
+    "OutOfMemoryError", "Stream", "StreamContext", "allow_mixed_devices", "amp",
     "caching_allocator_alloc", "caching_allocator_delete", "caching_allocator_disabled",
     "caching_allocator_enable", "can_device_access_peer", "change_current_allocator",
     "current_device", "current_stream", "default_stream", "device", "device_count", "device_of",

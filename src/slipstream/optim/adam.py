@@ -9,7 +9,9 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.optim.elementwise import Elementwise, moments
+from slipstream.optim.gating import corrected
 from slipstream.optim.optimizer import Group, check_options, number_of, require
+from slipstream.optim.parts import Part
 
 Betas = tuple[float | ss.Tensor, float | ss.Tensor]
 
@@ -90,6 +92,24 @@ class Adam(Elementwise):
         return rule, names, adam_numbers(group, state["step"].item())
 
 
+    def _gates(self, group: Group) -> bool:
+        return True
+
+    def _plan_on_device(self, part: Part) -> tuple[Any, tuple[str, ...], Any, dict[str, Any]]:
+        assert part.counters is not None
+        group = part.group
+        rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
+        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if rule.amsgrad else ()))
+        # Of step 1, whose corrections are left out: the device has its own.
+        numbers = adam_numbers(group, 1.0)
+        del numbers["step_size"], numbers["root"]
+        wide = any(each.dtype is ss.float64 for each in part.params)
+        shared = corrected(part.counters[0], ss.float64 if wide else ss.float32, {
+            "lr": number_of(group["lr"]), "log_beta1": log_of(numbers["beta1"]),
+            "log_beta2": log_of(numbers["beta2"])})
+        return rule, names, numbers, shared
+
+
 class AdamW(Adam):
     """Adam whose weight decay shrinks the parameter and stays out of the averages."""
 
@@ -128,6 +148,11 @@ def decay_of(group: Group) -> str:
     if group["weight_decay"] == 0:
         return NO_DECAY
     return DECOUPLED if group["decoupled_weight_decay"] else IN_GRADIENT
+
+
+def log_of(beta: float) -> float:
+    """The logarithm; minus infinity for 0."""
+    return math.log(beta) if beta else -math.inf
 
 
 def adam_numbers(group: Group, step: float) -> dict[str, float]:

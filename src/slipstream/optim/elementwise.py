@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import slipstream as ss
+from slipstream.optim.gating import Gated, gate_of
 from slipstream.optim.optimizer import Closure, Group, Optimizer, run_closure, trained
 from slipstream.optim.parts import Lists, Part
 from slipstream.optim.update import apply_update
@@ -46,16 +47,21 @@ class Elementwise(Optimizer):
     # Whether numbers and formula follow from the group's options and the number of the step, so
     # that parameters which began together share them.
     uniform = False
+    # Loss scalers set ``found_inf`` before a step instead of looking at it.
+    _step_supports_amp_scaling = True
     _lists: Lists | None = None
 
     def step(self, closure: Closure | None = None) -> Any:
         """Update every parameter that has a gradient; return what ``closure`` returns."""
         loss = run_closure(closure)
-        if not self.ready():
+        found = gate_of(self, self._gates)
+        if found is None and not self.ready():
             return loss
         with ss.set_grad_enabled(self.defaults["differentiable"]):
-            for part in self._parts() if self.uniform else ():
-                self._update_part(part)
+            if found is not None:
+                self.divide_gradients()
+            for part in self._parts(found) if self.uniform else ():
+                self._update_part(part, found)
             for group in () if self.uniform else self.param_groups:
                 for parameter in trained(group):
                     self._update(parameter, group)
@@ -79,36 +85,53 @@ class Elementwise(Optimizer):
     def _plan_of(self, part: Part) -> tuple[Any, tuple[str, ...], Any]:
         return self._plan(part.group, part.states[0])
 
-    def _parts(self) -> list[Part]:
+    def _gates(self, group: Group) -> bool:
+        """Whether the device itself can leave out a group's step."""
+        return self.uniform and not self.counts_steps
+
+    def _plan_on_device(self, part: Part) -> tuple[Any, tuple[str, ...], Any, dict[str, Any]]:
+        """`_plan_of` where the device counts the steps; and the tensors that all members read."""
+        return (*self._plan_of(part), {})
+
+    def _parts(self, gate: ss.Tensor | None) -> list[Part]:
         """The parameters that have a gradient, parted by group and step."""
         found = self._lists
-        if found is None or not found.same(self.param_groups, self.state):
+        gates_now = gate is not None and not (found and found.gated)
+        if found is None or gates_now or not found.same(self.param_groups, self.state):
             check_fused(self.param_groups)
             members = [(parameter, group, *self._begin(parameter, group))
                        for group in self.param_groups for parameter in trained(group)]
-            found = self._lists = Lists(self.param_groups, self.state, members)
+            found = self._lists = Lists(self.param_groups, self.state, members,
+                                        None if gate is None else gate.device)
         return found.parts
 
-    def _update_part(self, part: Part) -> None:
-        if not part.advance():
+    def _update_part(self, part: Part, gate: ss.Tensor | None) -> None:
+        if not part.advance(gate):
             # Counters were written by hand, or lie where reading one is a wait.
             self._lists = None
             for parameter in part.params:
                 self._update(parameter, part.group)
             return
-        rule, names, numbers = self._plan_of(part)
+        shared: dict[str, Any] = {}
+        if part.counters is None:
+            rule, names, numbers = self._plan_of(part)
+        else:
+            rule, names, numbers, shared = self._plan_on_device(part)
+        if gate is not None:
+            rule, shared = Gated(rule, names), {"found": gate, **shared}
         together = (wants_lists(part.group) and not part.complex
                     and not self.defaults["differentiable"])
-        places = part.run(rule, names, numbers) if together else range(len(part.params))
+        places = part.run(rule, names, numbers, shared) if together else range(len(part.params))
         for place in places:
             parameter = part.params[place]
-            write(rule, written(parameter, part.states[place], names), parameter.grad, numbers)
+            write(rule, written(parameter, part.states[place], names),
+                  {"gradient": parameter.grad, **shared}, numbers)
 
     def _update(self, parameter: ss.Tensor, group: Group) -> None:
         state, _ = self._begin(parameter, group)
         state["step"] += 1
         rule, names, numbers = self._plan(group, state)
-        write(rule, written(parameter, state, names), parameter.grad, numbers)
+        write(rule, written(parameter, state, names), {"gradient": parameter.grad}, numbers)
 
 
 def check_fused(groups: list[Group]) -> None:
@@ -132,13 +155,13 @@ def written(parameter: ss.Tensor, state: dict[str, Any], names: tuple[str, ...])
     return {"parameter": parameter, **{name: state[name] for name in names}}
 
 
-def write(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any], gradient: Any,
-          numbers: dict[str, float]) -> None:
+def write(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any],
+          inputs: dict[str, Any], numbers: dict[str, float]) -> None:
     """Carry out a formula; complex tensors as their real parts."""
-    if gradient.is_complex():
+    if inputs["gradient"].is_complex():
         targets = {name: as_real(value) for name, value in targets.items()}
-        gradient = as_real(gradient)
-    apply_update(rule, targets, {"gradient": gradient}, numbers)
+        inputs = {**inputs, "gradient": as_real(inputs["gradient"])}
+    apply_update(rule, targets, inputs, numbers)
 
 
 def as_real(value: ss.Tensor) -> ss.Tensor:

@@ -93,6 +93,11 @@ class Optimizer:
         found = getattr(self, "found_inf", None)
         if found is not None and number_of(found):
             return False
+        self.divide_gradients()
+        return True
+
+    def divide_gradients(self) -> None:
+        """Divide the gradients by ``grad_scale``, where it is set."""
         scale = getattr(self, "grad_scale", None)
         if scale is not None:
             devices: dict[Any, list[ss.Tensor]] = {}
@@ -102,7 +107,6 @@ class Optimizer:
             with ss.no_grad():
                 for device, gradients in devices.items():
                     ss._foreach_div_(gradients, scale.to(device))
-        return True
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zero."""

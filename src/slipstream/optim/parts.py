@@ -6,6 +6,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.updates import ListUpdate, Snapshot, Steps, advance
+from slipstream.optim.gating import counters_to
 from slipstream.optim.optimizer import Group
 
 Rule = Any
@@ -22,6 +23,8 @@ class Part:
         self.states: list[dict[str, Any]] = []
         self.steps: Steps | None = None
         self.counts = False
+        # Counters on a device, which advance there.
+        self.counters: list[ss.Tensor] | None = None
         # Real and imaginary part are updated as numbers of their own, one parameter at a time.
         self.complex = False
         self.updates: dict[Any, ListUpdate] = {}
@@ -33,27 +36,43 @@ class Part:
         self.counts = counters[0] is not None
         if Steps.alike(counters):
             self.steps = Steps(counters)
+        elif all(is_on_card(each, self.params[0].device) for each in counters):
+            self.counters = counters
 
-    def advance(self) -> bool:
-        """Count one step more; False, with nothing counted, where not all are at the same one."""
+    def advance(self, gate: ss.Tensor | None) -> bool:
+        """Count one step more; False, with nothing counted, where not all are at the same one.
+
+        A ``gate`` that is not 0 keeps counters on a device as they are.
+        """
+        if self.counters is not None:
+            ss._foreach_add_(self.counters, 1 if gate is None else 1 - gate)
+            return True
         if self.steps is not None:
             return advance(self.steps)
         return not self.counts
 
-    def run(self, rule: Rule, names: tuple[str, ...], numbers: dict[str, float]) -> list[int]:
-        """Carry out a formula; the places of those that have to go by themselves."""
+    def run(self, rule: Rule, names: tuple[str, ...], numbers: dict[str, float],
+            shared: dict[str, Any]) -> list[int]:
+        """Carry out a formula; the places of those that have to go by themselves.
+
+        ``shared``: tensors of one number, by name, that every member reads.
+        """
         update = self.updates.get((rule, names))
         if update is None:
             targets = {"parameter": self.params,
                        **{name: [state[name] for state in self.states] for name in names}}
             update = self.updates[rule, names] = ListUpdate(rule, targets, {"gradient": None})
-        return update.run(numbers)
+        return update.run(numbers, shared)
 
 
 class Lists:
-    """The parts of an optimizer's parameters, as long as nothing is added or replaced."""
+    """The parts of an optimizer's parameters, as long as nothing is added or replaced.
 
-    def __init__(self, groups: list[Group], state: Any, members: list[Member]) -> None:
+    ``device``: where their steps shall be counted, the host by default.
+    """
+
+    def __init__(self, groups: list[Group], state: Any, members: list[Member],
+                 device: Any = None) -> None:
         parts: dict[Any, Part] = {}
         for parameter, group, values, kind in members:
             key = (id(group), step_of(values), kind)
@@ -63,13 +82,22 @@ class Lists:
             part.params.append(parameter)
             part.states.append(values)
         self.parts = list(parts.values())
+        self.gated = device is not None
         for part in self.parts:
+            if device is not None:
+                counters_to(device, part.states)
             part.close()
         self.snapshot = Snapshot(groups, state)
 
     def same(self, groups: list[Group], state: Any) -> bool:
         """Whether the parts are those of these groups and this state."""
         return self.snapshot.same(groups, state)
+
+
+def is_on_card(counter: Any, device: Any) -> bool:
+    """Whether a counter is one float32 of a card's memory."""
+    return (isinstance(counter, ss.Tensor) and counter.device == device
+            and device.type == "cuda" and counter.dtype is ss.float32 and counter.ndim == 0)
 
 
 def step_of(state: dict[str, Any]) -> Any:

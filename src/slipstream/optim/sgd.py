@@ -72,8 +72,13 @@ class SGD(Elementwise):
         state = self.state[parameter]
         first = state.get("momentum_buffer") is None
         if first:
-            state["momentum_buffer"] = ss.empty_like(parameter).detach()
+            # Of a first step that a device leaves out, zeros remain: without dampening they make
+            # the next one a first step.
+            state["momentum_buffer"] = ss.zeros_like(parameter).detach()
         return state, first
+
+    def _gates(self, group: Group) -> bool:
+        return group["momentum"] == 0 or group["dampening"] == 0
 
     def _plan_of(self, part: Part) -> tuple[Any, tuple[str, ...], Any]:
         group, numbers = part.group, sgd_numbers(part.group)

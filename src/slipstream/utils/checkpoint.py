@@ -28,6 +28,12 @@ def noop_context_fn() -> Contexts:
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
+def autocast_as_now() -> list[ss.autocast]:
+    """Scopes in which autocast is what it is now."""
+    return [ss.autocast(kind, ss.get_autocast_dtype(kind), ss.is_autocast_enabled(kind),
+                        ss.is_autocast_cache_enabled()) for kind in ("cpu", "cuda")]
+
+
 def _metadata(tensor: Any) -> tuple[Any, ...]:
     return tuple(tensor.shape), tensor.dtype, tensor.device
 
@@ -46,6 +52,7 @@ class Repetition:
         self.early_stop = early_stop
         self.saved: list[tuple[Any, ...]] = []
         self.again: dict[int, Any] = {}
+        self.autocast = autocast_as_now()
         self.states = ([(each, each.get_state()) for each in generators.defaults.made()]
                        if keeps_random else [])
 
@@ -77,8 +84,11 @@ class Repetition:
 
     @contextlib.contextmanager
     def _surroundings(self) -> Iterator[None]:
-        """Random numbers and modes as in the forward; the random state is put back afterwards."""
-        with ss.fork_rng(enabled=bool(self.states)), ss.enable_grad(), self.scope:
+        """Random numbers, autocast and modes as in the forward; the random state is put back
+        afterwards.
+        """
+        cpu, cuda = self.autocast
+        with ss.fork_rng(enabled=bool(self.states)), ss.enable_grad(), cpu, cuda, self.scope:
             for generator, state in self.states:
                 generator.set_state(state)
             yield
@@ -104,11 +114,12 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
                preserve_rng_state: bool = True, **kwargs: Any) -> Any:
     """``function(*args, **kwargs)``, of which backward computes again what it needs.
 
-    Only the arguments are kept; random numbers are drawn as in the forward, unless
-    ``preserve_rng_state`` is off.  ``use_reentrant`` is accepted: either way the work is that of
-    PyTorch's ``use_reentrant=False``.  ``determinism_check``: "default" compares shapes, dtypes
-    and devices of what is computed again, "none" does not.  Raises ValueError for another check,
-    and, in backward, CheckpointError where the function saved something else the second time.
+    Only the arguments are kept; autocast is as in the forward, and random numbers are drawn as
+    there, unless ``preserve_rng_state`` is off.  ``use_reentrant`` is accepted: either way the
+    work is that of PyTorch's ``use_reentrant=False``.  ``determinism_check``: "default" compares
+    shapes, dtypes and devices of what is computed again, "none" does not.  Raises ValueError for
+    another check, and, in backward, CheckpointError where the function saved something else the
+    second time.
     """
     if determinism_check not in ("default", "none"):
         raise ValueError("determinism_check should be one of ['default', 'none'] but got "

@@ -153,3 +153,22 @@ def test_scripts_for_pytorch(name, line):
     done = run(EXAMPLES / f"{name}.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert line in done.stdout
+
+
+def test_autocast_under_its_names(write):
+    script = write("""
+        import torch
+        from torch.amp import autocast, GradScaler, custom_fwd, custom_bwd
+        from torch.cuda.amp import autocast as old, GradScaler as older
+        assert torch.autocast is autocast and issubclass(old, autocast)
+        assert issubclass(older, GradScaler)
+        model = torch.nn.Linear(3, 2)
+        with torch.autocast(device_type="cpu", dtype=torch.bfloat16):
+            assert torch.is_autocast_enabled("cpu")
+            y = model(torch.ones(4, 3))
+        y.sum().backward()
+        print(y.dtype, model.weight.grad.dtype, torch.get_autocast_dtype("cuda"))
+        """)
+    done = run(script)
+    assert done.stdout.split() == ["slipstream.bfloat16", "slipstream.float32",
+                                   "slipstream.float16"], done.stderr

@@ -214,3 +214,16 @@ def test_a_scaler_leaves_out_what_is_not_finite() -> None:
     assert other.state_dict() == scaler.state_dict()
     with pytest.raises(AssertionError):
         scaler.update()
+
+
+def test_a_scaler_is_told_what_to_scale_first() -> None:
+    scaler = ss.amp.GradScaler("cpu")
+    with pytest.raises(AssertionError, match="_scale is None"):
+        scaler.update(4.0)
+    with pytest.raises(AssertionError, match="_scale is None"):
+        scaler.unscale_(optim.SGD([ss.nn.Parameter(ss.ones(1))]))
+    assert scaler.scale([ss.ones(2), ss.ones(1)])[1].tolist() == [2.0 ** 16]
+    assert scaler.state_dict()["_growth_tracker"] == 0
+    off = ss.amp.GradScaler("cpu", enabled=False)
+    assert off.scale(3) == 3
+    assert off.get_scale() == 1.0

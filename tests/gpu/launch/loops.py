@@ -116,5 +116,49 @@ def kept_losses() -> Step:
     return step
 
 
+def lowered() -> Step:
+    """The MLP under autocast in bfloat16; cross entropy in float32."""
+    model = perceptron(4, 64)
+    optimizer = optim.AdamW(model.parameters())
+    x, y = ss.randn(32, 64, device="cuda"), ss.randint(0, 64, (32,), device="cuda")
+
+    def step(number: int) -> Any:
+        optimizer.zero_grad()
+        with ss.autocast("cuda", dtype=ss.bfloat16):
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def scaled(make: Callable[[Any], optim.Optimizer] = optim.AdamW) -> Step:
+    """The MLP under autocast in float16, its loss scaled: now and then a step is left out."""
+    model = perceptron(4, 64)
+    optimizer = make(model.parameters())
+    scaler = ss.amp.GradScaler("cuda", growth_interval=5)
+    x = ss.randn(32, 64, device="cuda")
+
+    def step(number: int) -> Any:
+        optimizer.zero_grad()
+        with ss.autocast("cuda", dtype=ss.float16):
+            loss = F.mse_loss(model(x), x)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    return step
+
+
+def scaled_sgd() -> Step:
+    """The same with SGD and momentum."""
+    return scaled(lambda params: optim.SGD(params, lr=0.01, momentum=0.9))
+
+
 LOOPS = {"mlp": mlp, "digits": digits, "schedule": schedule, "lengths": lengths,
-         "accumulation": accumulation, "kept losses": kept_losses}
+         "accumulation": accumulation, "kept losses": kept_losses,
+         "autocast": lowered, "scaled": scaled, "scaled sgd": scaled_sgd}

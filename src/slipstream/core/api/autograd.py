@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from slipstream.core.api import history
+from slipstream.core.api.autocasting import awakened
 from slipstream.core.engine.backward import AGAIN, checks, run_backward
 from slipstream.core.engine.tape import Rule, SavedTensor, tape
 from slipstream.core.engine.views import check_inplace, operations, rebase, without_grad
@@ -109,7 +110,8 @@ class FunctionRule(Rule):
             like = next(grad for grad in grads if grad is not None)
             grads = [_zeros(like, spec) if grad is None else grad
                      for grad, spec in zip(grads, node.outputs, strict=True)]
-        results = self.cls.backward(self.ctx, *grads)
+        with awakened():
+            results = self.cls.backward(self.ctx, *grads)
         results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
         return self._checked(results)
 

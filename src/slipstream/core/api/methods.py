@@ -9,6 +9,7 @@ import numpy as np
 
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.op import Op
+from slipstream.core.vocab.autocast import MODE
 from slipstream.core.vocab.modes import ModeTable, modes
 from slipstream.core.vocab.records import Slots, TensorBase, slots
 
@@ -21,7 +22,7 @@ def contiguous(self: Any, *, memory_format: Any = None) -> Any:
     if self is None:
         raise TypeError("expected a Tensor, but got None")
     tensor: TensorBase = self
-    if memory_format is None and tensor.spec.contiguous and not modes.current().special:
+    if memory_format is None and tensor.spec.contiguous and modes.current().special < MODE:
         return self
     return ops.contiguous.call((self,), {"memory_format": memory_format})
 

@@ -6,6 +6,7 @@ from math import e, inf, nan, pi
 from typing import Any
 
 from slipstream.core.api import (
+    autocasting,
     constructors,
     defaults,
     dlpack,
@@ -120,9 +121,10 @@ where = constructors.where
 globals().update({name: getattr(random, name) for name in random.NAMES})
 globals().update({name: getattr(options, name) for name in options.NAMES})
 globals().update({name: getattr(precision, name) for name in precision.NAMES})
+globals().update({name: getattr(autocasting, name) for name in autocasting.NAMES})
 globals().update(dtypes.BY_NAME)
 globals().update(dtypes.ALIASES)
 
 __all__ = sorted({*_OWN, *constructors.TYPED, *random.NAMES, *options.NAMES, *precision.NAMES,
-                   *install.functions[""],
+                   *autocasting.NAMES, *install.functions[""],
                   *dtypes.BY_NAME, *dtypes.ALIASES})

@@ -14,6 +14,7 @@ from slipstream.core.dispatch.lists import Snapshot, Steps, TensorList, drop_gra
 from slipstream.core.dispatch.op import OUT
 from slipstream.core.dispatch.updating import UpdateOp, make_update
 from slipstream.core.launch.door import door
+from slipstream.core.vocab.autocast import MODE
 from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import ModeState, modes
 
@@ -62,20 +63,25 @@ class ListUpdate:
         self.parts: list[tuple[TensorList, tuple[Any, ...], list[int]]] | None = None
         self.rest: list[int] = []
 
-    def run(self, numbers: Mapping[str, Any]) -> list[int]:
-        """Write the new values; the numbers of those tensors that have to go by themselves."""
+    def run(self, numbers: Mapping[str, Any],
+            shared: Mapping[str, Any] | None = None) -> list[int]:
+        """Write the new values; the numbers of those tensors that have to go by themselves.
+
+        ``shared``: tensors of one number, by name, that the formula reads for every tensor.
+        """
         state = modes.current()
         modes.note_site(state)
-        if state.special:
+        if state.special >= MODE:
             return list(range(self.count))
         values = tuple([float(number) for number in numbers.values()])
         if self.parts is None:
-            self._gather(state, numbers, values)
+            self._gather(state, numbers, values, shared or {})
         left = self.rest
+        rest = tuple(shared.values()) if shared else ()
         stale = False
         for part, columns, picks in self.parts or ():
             # A formula may leave numbers out, as those of a decay that is 0.
-            if not part.run(state, columns, tuple([values[place] for place in picks]), ()):
+            if not part.run(state, columns, tuple([values[place] for place in picks]), rest):
                 left = left + part.places
                 stale = True
         if stale:
@@ -83,20 +89,23 @@ class ListUpdate:
             self.parts = None
         return left
 
-    def _gather(self, state: ModeState, numbers: Mapping[str, Any],
-                values: tuple[float, ...]) -> None:
-        op = update_op(self.formula, *self.names, tuple(numbers))
+    def _gather(self, state: ModeState, numbers: Mapping[str, Any], values: tuple[float, ...],
+                shared: Mapping[str, Any]) -> None:
+        targets, inputs = self.names
+        op = update_op(self.formula, targets, (*inputs, *shared), tuple(numbers))
         before = state.grad_enabled
         state.grad_enabled = False
         try:
             width = len(self.columns)
-            task = Task(op, OUT, (None,) * width + values, tuple(range(width)),
-                        len(self.names[0]), heeds=True)
+            numbers_at = width + len(shared)
+            task = Task(op, OUT, (*(None,) * width, *shared.values(), *values),
+                        tuple(range(width)), len(targets), tuple(range(width, numbers_at)),
+                        heeds=True)
             lists, self.rest = gathered(task, state, self.columns)
         finally:
             state.grad_enabled = before
         self.parts = [(each, self._rows(each.places),
-                       [place - width for place in each.plan.numbers]) for each in lists]
+                       [place - numbers_at for place in each.plan.numbers]) for each in lists]
 
     def _rows(self, places: list[int]) -> tuple[Any, ...]:
         return tuple([column if column is None else [column[place] for place in places]

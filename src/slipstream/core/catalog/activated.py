@@ -120,4 +120,5 @@ define(Entry(
     doc="relu, or with use_gelu gelu by a tanh, of beta * self + alpha * (mat1 @ mat2). With a "
         "vector self and neither beta nor alpha it is one launch on CUDA (gelu: for float16 and "
         "bfloat16, where a library's epilogue is as exact as the dtype), rounded once.",
+    autocast={"cpu": "lower"},
 ))

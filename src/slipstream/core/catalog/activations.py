@@ -73,7 +73,8 @@ activation("leaky_relu", ", float negative_slope=0.01",
            doc="self where positive, else self * negative_slope.")
 activation("softplus", ", float beta=1, float threshold=20", softplus, softplus_slope,
            lambda x, beta=1, threshold=20: np.log1p(np.exp(beta * x)) / beta, inplace=False,
-           doc="log(1 + exp(beta * self)) / beta; self itself where beta * self > threshold.")
+           doc="log(1 + exp(beta * self)) / beta; self itself where beta * self > threshold.",
+           autocast={"cuda": "float32"})
 
 define(Entry(
     "masked_scale(Tensor self, Tensor mask, Number scale)", POINTWISE,

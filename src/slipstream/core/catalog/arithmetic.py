@@ -97,6 +97,7 @@ binary_op(
     np.arctan2, promotion=promotion.floating, check=checks.no_complex, dtypes=ORDERED,
     aliases=("arctan2",), samples=samples.tensor_pairs,
     doc="The angle of the point (other, self), from -pi to pi.",
+    autocast={"cuda": "widest"},
 )
 binary_op(
     "xlogy(Tensor|Number self, Tensor|Number other)",
@@ -169,6 +170,7 @@ define(Entry(
     promotion=_tensors_alone, check=_check_value, path="addcmul", inplace=True, out=True,
     samples=triples, reference=lambda x, y, z, value=1: x + value * y * z,
     dtypes=("int", "float", "complex"), doc="self + value * tensor1 * tensor2.",
+    autocast={"cuda": "widest"},
 ))
 define(Entry(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1)", POINTWISE,
@@ -180,6 +182,7 @@ define(Entry(
     promotion=_tensors_alone, check=_check_value, path="addcdiv", inplace=True, out=True,
     samples=triples, reference=lambda x, y, z, value=1: x + value * (y / z),
     dtypes=("float", "complex"), doc="self + value * tensor1 / tensor2; integers are refused.",
+    autocast={"cuda": "widest"},
 ))
 
 
@@ -220,7 +223,7 @@ define(Entry(
 # -- one operand ---------------------------------------------------------------------------------
 unary_op("tan", lambda self: self.tan(), lambda g, out: g * checks.conj(1 + out * out), np.tan,
          samples=lambda: [((args[0] * 0.5,), {}) for args, _ in samples.unary()],
-         doc="Tangent.")
+         doc="Tangent.", autocast={"cuda": "float32"})
 unary_op("erfc", lambda self: self.erfc(),
          lambda g, self: g * (-(self * self)).exp() * -TWO_OVER_ROOT_PI,
          lambda x: 1 - checks.erf_reference(x), dtypes=ORDERED, check=checks.no_complex,
@@ -238,15 +241,18 @@ def _ball() -> Any:
 
 unary_op("asin", lambda self: self.atan2(((1 - self) * (1 + self)).sqrt()),
          lambda g, self: g * (1 - self * self).rsqrt(), np.arcsin, samples=_ball,
-         dtypes=ORDERED, check=checks.no_complex, aliases=("arcsin",), doc="Inverse sine.")
+         dtypes=ORDERED, check=checks.no_complex, aliases=("arcsin",), doc="Inverse sine.",
+         autocast={"cuda": "float32"})
 unary_op("acos", lambda self: ((1 - self) * (1 + self)).sqrt().atan2(self),
          lambda g, self: -g * (1 - self * self).rsqrt(), np.arccos, samples=_ball,
-         dtypes=ORDERED, check=checks.no_complex, aliases=("arccos",), doc="Inverse cosine.")
+         dtypes=ORDERED, check=checks.no_complex, aliases=("arccos",), doc="Inverse cosine.",
+         autocast={"cuda": "float32"})
 unary_op("sinh", lambda self: _half_sum(self), lambda g, self: g * self.cosh(), np.sinh,
-         dtypes=ORDERED, check=checks.no_complex, doc="Hyperbolic sine.")
+         dtypes=ORDERED, check=checks.no_complex, doc="Hyperbolic sine.",
+         autocast={"cuda": "float32"})
 unary_op("cosh", lambda self: self.exp() * 0.5 + (-self).exp() * 0.5,
          lambda g, self: g * self.sinh(), np.cosh, dtypes=ORDERED, check=checks.no_complex,
-         doc="Hyperbolic cosine.")
+         doc="Hyperbolic cosine.", autocast={"cuda": "float32"})
 
 
 def _half_sum(x: Any) -> Any:

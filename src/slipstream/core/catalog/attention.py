@@ -102,4 +102,5 @@ define(Entry(
     exceptions=reasons.ROUNDED,
     doc="softmax(query @ key^T * scale + mask) @ value, over the last two dims; a bool mask says "
         "which keys take part, another is added; scale is 1 / sqrt(width) by default.",
+    autocast="lower",
 ))

@@ -103,4 +103,5 @@ for _rank in (1, 2, 3):
         samples=_adaptive_samples(_rank), reference=_adaptive_reference(_rank),
         doc=f"The average of output_size windows along each of the last {_rank} dims; None: as "
             "many as there are places.",
+        autocast={"cpu": "float32", "cuda": "asleep"} if _rank == 3 else "asleep",
     ))

@@ -258,6 +258,7 @@ define(Entry(
     method=False, dtypes=("float",), samples=_group_samples, reference=_group_reference,
     doc="Groups of channels of (N, C, ...) normalised for each sample, then weight and bias of "
         "each channel.",
+    autocast={"cuda": "float32"},
 ))
 
 

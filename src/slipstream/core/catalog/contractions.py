@@ -62,6 +62,7 @@ define(Entry(
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
     exceptions=reasons.SUMMED,
     doc="beta * self + alpha * (batch1 @ batch2); self is ignored where beta is 0.",
+    autocast="lower",
 ), cpu=array_candidate("numpy addmm", products.addmm), cuda="products.baddbmm")
 
 
@@ -117,16 +118,20 @@ def _inner(self: Any, other: Any) -> Any:
     if self.spec.shape[-1] != other.spec.shape[-1]:
         raise RuntimeError("inner() the last dimension must match on both input tensors but got "
                            f"shapes {list(self.spec.shape)} and {list(other.spec.shape)}")
-    return _tensordot(self, other, [[self.spec.ndim - 1], [other.spec.ndim - 1]])
+    last = [[self.spec.ndim - 1], [other.spec.ndim - 1]]
+    return ops.tensordot.call((self, other, last), None)
 
 
 compound("dot(Tensor self, Tensor tensor)", _dot, "The inner product of two vectors.", out=True,
-         samples=samples.products(((4,), (4,))), reference=np.dot)
+         samples=samples.products(((4,), (4,))), reference=np.dot,
+         autocast={"cpu": "asleep", "cuda": "widest"})
 compound("vdot(Tensor self, Tensor other)", lambda self, other: _dot(conj(self), other),
          "The inner product of two vectors, the first conjugated.", out=True,
-         samples=samples.products(((4,), (4,))), reference=np.vdot)
+         samples=samples.products(((4,), (4,))), reference=np.vdot,
+         autocast={"cpu": "asleep", "cuda": "widest"})
 compound("mv(Tensor self, Tensor vec)", _mv, "Product of a matrix and a vector.", out=True,
-         samples=samples.products(((3, 4), (4,))), reference=np.matmul)
+         samples=samples.products(((3, 4), (4,))), reference=np.matmul,
+         autocast={"cpu": "asleep", "cuda": "lower"})
 compound("outer(Tensor self, Tensor vec2)", _outer, "All products of two vectors' elements.",
          out=True, aliases=("ger", "linalg.outer"), samples=samples.products(((3,), (4,))),
          reference=np.outer)
@@ -137,19 +142,22 @@ compound("addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number al
          lambda self, mat, vec, beta, alpha: _scaled_sum(self, _mv(mat, vec), beta, alpha),
          "beta * self + alpha * (mat @ vec).", inplace=True, out=True,
          samples=samples.products(((3,), (3, 4), (4,))),
-         reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b))
+         reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
+         autocast={"cpu": "asleep", "cuda": "lower"})
 compound("addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1)",
          lambda self, vec1, vec2, beta, alpha: _scaled_sum(
              self, _outer(vec1, vec2), beta, alpha),
          "beta * self + alpha * outer(vec1, vec2).", inplace=True, out=True,
          samples=samples.products(((3, 4), (3,), (4,))),
-         reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * np.outer(a, b))
+         reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * np.outer(a, b),
+         autocast={"cpu": "asleep", "cuda": "lower"})
 compound("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)",
          lambda self, batch1, batch2, beta, alpha: _scaled_sum(
              self, ops.bmm.call((batch1, batch2), None).sum(0), beta, alpha),
          "beta * self + alpha * the sum of batch1 @ batch2 over the batch.", inplace=True,
          out=True, samples=samples.products(((3, 2), (2, 3, 4), (2, 4, 2))),
-         reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b).sum(0))
+         reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b).sum(0),
+         autocast="lower")
 
 
 # -- tensordot -----------------------------------------------------------------------------------
@@ -186,6 +194,8 @@ def _tensordot(self: Any, other: Any, dims: Any) -> Any:
     columns = ops.reshape.call((ops.permute.call((other, (*right, *added)), None),
                                 (inner, math.prod(b[j] for j in added))), None)
     shape = (*[a[i] for i in kept], *[b[j] for j in added])
+    if not shape:
+        return ops.dot.call((rows.reshape(-1), columns.reshape(-1)), None)
     return ops.reshape.call((ops.matmul.call((rows, columns), None), shape), None)
 
 
@@ -195,7 +205,7 @@ compound("tensordot(Tensor self, Tensor other, any dims=2)", _tensordot,
          samples=lambda: [((samples.random_array(160, 2, 3, 4), samples.random_array(161, 3, 4, 5)),
                            {}), ((samples.random_array(162, 2, 3), samples.random_array(163, 3, 2)),
                                  {"dims": [[0, 1], [1, 0]]})],
-         reference=lambda a, b, dims=2: np.tensordot(a, b, dims))
+         reference=lambda a, b, dims=2: np.tensordot(a, b, dims), autocast={"cuda": "widest"})
 
 
 # -- einsum --------------------------------------------------------------------------------------
@@ -380,7 +390,8 @@ compound("einsum(any equation, Tensor... operands)", _einsum,
          "Sums of products of elements by their labels, as 'ij,jk->ik'; an ellipsis stands for "
          "dims that broadcast; by pairs from left to right.", method=False,
          samples=_einsum_samples,
-         reference=lambda equation, arrays: np.einsum(equation, *arrays))
+         reference=lambda equation, arrays: np.einsum(equation, *arrays),
+         autocast={"cuda": "lower"})
 
 
 # -- others --------------------------------------------------------------------------------------
@@ -414,7 +425,8 @@ compound("kron(Tensor self, Tensor other)", _kron, "The Kronecker product.", out
          samples=samples.products(((2, 3), (3, 2)), ((2,), (3, 2))), reference=np.kron)
 compound("cross(Tensor self, Tensor other, int? dim=None)", _cross,
          "The vector product along a dim of size 3.", out=True,
-         samples=samples.products(((4, 3), (4, 3)), ((3,), (3,))), reference=np.cross)
+         samples=samples.products(((4, 3), (4, 3)), ((3,), (3,))), reference=np.cross,
+         autocast={"cuda": "widest"})
 
 
 def _cdist(self: Any, other: Any, p: Any, compute_mode: Any) -> Any:
@@ -453,4 +465,5 @@ compound("cdist(Tensor self, Tensor other, float p=2.0, "
          samples=samples.products(
              ((2, 3, 4), (2, 5, 4)), ((3, 4), (2, 4), {"p": 1.0}), ((3, 4), (2, 4), {"p": 3.0}),
              ((3, 4), (2, 4), {"compute_mode": "use_mm_for_euclid_dist"})),
-         reference=lambda x, y, p=2.0, compute_mode="": _cdist_reference(x, y, p))
+         reference=lambda x, y, p=2.0, compute_mode="": _cdist_reference(x, y, p),
+         autocast="float32")

@@ -194,6 +194,7 @@ define(Entry(
     doc="Cross-correlation of images [N, C, H, W] or [C, H, W] with weight [O, C / groups, kH, "
         "kW]; stride and dilation are ints or pairs; padding too, or 'same' or 'valid'. "
         "RuntimeError where channels, groups, bias or sizes do not fit.",
+    autocast="lower",
 ), cpu=(
     Candidate("small convolution", _small, _small_refusal),
     *either(row_convolutions.forward, "columns and matrix product", convolution.forward,
@@ -274,4 +275,4 @@ define(Entry(f"conv1d(Tensor self, Tensor weight, Tensor? bias=None, {WINDOW})",
              samples=samples.products(((2, 3, 7), (4, 3, 2)), ((3, 7), (4, 3, 3), (4,))),
              reference=_conv1d_reference,
              doc="Cross-correlation of rows [N, C, L] or [C, L] with weight [O, C / groups, k]; "
-                 "see conv2d."))
+                 "see conv2d.", autocast="lower"))

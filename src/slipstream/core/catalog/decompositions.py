@@ -391,7 +391,8 @@ def _multi_dot(tensors: Any) -> Any:
 
 _public("inverse(Tensor self)", lambda self: _at_host("inverse_of", self),
         "The inverse; LinAlgError of singular matrices.", path="inverse", method=True,
-        aliases=("linalg.inv",), samples=_regular, reference=np.linalg.inv)
+        aliases=("linalg.inv",), samples=_regular, reference=np.linalg.inv,
+        autocast={"cpu": "float32"})
 _public("det(Tensor self)", lambda self: _at_host("det_of", self), "The determinant.",
         path="det", method=True, aliases=("linalg.det",), samples=_regular,
         reference=np.linalg.det)
@@ -404,43 +405,51 @@ _public("logdet(Tensor self)", _logdet, "The logarithm of the determinant; nan o
 _public("cholesky(Tensor self, *, bool upper=False)",
         lambda self, upper: _at_host("cholesky_of", self, upper),
         "L with L L^H = self, or L^H for ``upper``; LinAlgError where self is not positive.",
-        path="linalg.cholesky", exceptions={"samples": "it reads one triangle of the matrix alone"})
+        path="linalg.cholesky", exceptions={"samples": "it reads one triangle of the matrix alone"},
+        autocast={"cpu": "float32"})
 _public("eigh(Tensor self, str UPLO='L')", _eigh,
         "Eigenvalues, rising, and eigenvectors of a symmetric or Hermitian matrix, of which one "
         "triangle is read.", path="linalg.eigh",
-        exceptions={"samples": "it reads one triangle, and the signs of vectors are open"})
+        exceptions={"samples": "it reads one triangle, and the signs of vectors are open"},
+        autocast={"cpu": "float32"})
 _public("eigvalsh(Tensor self, str UPLO='L')", lambda self, UPLO: _eigh(self, UPLO)[0],
         "The eigenvalues of a symmetric or Hermitian matrix, rising.", path="linalg.eigvalsh",
-        exceptions={"samples": "it reads one triangle of the matrix alone"})
+        exceptions={"samples": "it reads one triangle of the matrix alone"},
+        autocast={"cpu": "float32"})
 _public("svd(Tensor self, bool full_matrices=True)", _svd,
         "U, S and Vh with U diag(S) Vh = self, S falling; without gradient: NotImplementedError.",
-        path="linalg.svd", exceptions={"samples": "the signs of vectors are open"})
+        path="linalg.svd", exceptions={"samples": "the signs of vectors are open"},
+        autocast={"cpu": "float32"})
 _public("svdvals(Tensor self)", lambda self: _at_host("singular_values", self),
         "The singular values, falling.", path="linalg.svdvals", samples=_tall,
-        reference=lapack.singular_values)
+        reference=lapack.singular_values, autocast={"cpu": "float32"})
 _public("qr(Tensor self, str mode='reduced')", _qr,
         "Q and R with Q R = self; modes 'reduced', 'complete' and 'r'.", path="linalg.qr",
-        exceptions={"samples": "the signs of columns are open"})
+        exceptions={"samples": "the signs of columns are open"}, autocast={"cpu": "float32"})
 _public("solve(Tensor self, Tensor other, *, bool left=True)", _solve,
         "X with self X = other, or X self = other; other holds matrices or vectors.",
         path="linalg.solve",
         samples=lambda: [((x, samples.random_array(183, *x.shape[:-1], 2)), {})
-                         for ((x,), _) in _regular()], reference=np.linalg.solve)
+                         for ((x,), _) in _regular()], reference=np.linalg.solve,
+        autocast={"cpu": "float32"})
 _public("pinv(Tensor self, *, any atol=None, any rtol=None, bool hermitian=False)", _pinv,
         "The pseudoinverse by the singular values above max(atol, rtol * largest); rtol is eps "
         "times the larger size where neither is given. Without gradient.",
-        path="linalg.pinv", exceptions={"samples": "it has no gradient"})
+        path="linalg.pinv", exceptions={"samples": "it has no gradient"},
+        autocast={"cpu": "float32"})
 _public("matrix_rank(Tensor self, any tol=None, bool hermitian=False, *, any atol=None, "
         "any rtol=None)", _matrix_rank,
         "How many singular values are above max(atol, rtol * largest); see pinv.",
-        path="linalg.matrix_rank", exceptions={"samples": "it has no gradient"})
+        path="linalg.matrix_rank", exceptions={"samples": "it has no gradient"},
+        autocast={"cpu": "float32"})
 _public("matrix_power(Tensor self, int n)", _matrix_power,
         "The n-th power; of the inverse for negative n.", path="matrix_power", method=True,
         aliases=("linalg.matrix_power",),
         samples=lambda: [((x, n), {}) for ((x,), _) in _regular()[:2] for n in (0, 3, -2)],
         reference=np.linalg.matrix_power)
 _public("multi_dot(Tensor... tensors)", _multi_dot, "Products from left to right.",
-        path="linalg.multi_dot", exceptions={"samples": "its products are tested with matmul"})
+        path="linalg.multi_dot", exceptions={"samples": "its products are tested with matmul"},
+        autocast={"cuda": "lower"})
 
 
 # -- norms ---------------------------------------------------------------------------------------
@@ -504,10 +513,10 @@ def _matrix_norm_reference(x: Any, ord: Any = "fro", dim: Any = (-2, -1),
 _public("matrix_norm(Tensor self, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, "
         "dtype? dtype=None)", _matrix_norm,
         "A norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.", path="linalg.matrix_norm",
-        samples=_orders, reference=_matrix_norm_reference)
+        samples=_orders, reference=_matrix_norm_reference, autocast={"cuda": "float32"})
 _public("general_norm(Tensor self, any ord=None, any dim=None, bool keepdim=False, *, "
         "dtype? dtype=None)", _any_norm,
         "matrix_norm where ord is given for two dims, else vector_norm.", path="linalg.norm",
         samples=lambda: [((samples.random_array(185, 2, 3), order), {})
                          for order in (None, 1, "nuc")],
-        reference=lambda x, ord=None: np.linalg.norm(x, ord))
+        reference=lambda x, ord=None: np.linalg.norm(x, ord), autocast={"cuda": "float32"})

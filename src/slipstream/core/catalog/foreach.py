@@ -58,7 +58,7 @@ def _define(name: str, facts: tuple[str, str, tuple[str, ...]], in_place: bool) 
     text = ", ".join(part for part in ("Tensor[] self", parameters) if part)
     what = "in place" if in_place else "as a list of new tensors"
     define(Entry(f"{title}({text})", COMPOUND, function=_function(name, arguments, in_place),
-                 path=title, method=False, exceptions=UNSAMPLED,
+                 path=title, method=False, exceptions=UNSAMPLED, autocast="asleep",
                  doc=f"`{op}` of every tensor of a list, {what}."))
 
 
@@ -77,6 +77,6 @@ def _norm(self: Any, ord: Any = 2, dtype: Any = None) -> list[Any]:
 
 
 define(Entry("_foreach_norm(Tensor[] self, any ord=2, dtype? dtype=None)", COMPOUND,
-             function=_norm, path="_foreach_norm", method=False,
+             function=_norm, path="_foreach_norm", method=False, autocast="asleep",
              exceptions=UNSAMPLED,
              doc="The vector norm of every tensor of a list."))

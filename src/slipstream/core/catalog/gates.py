@@ -174,7 +174,8 @@ define(Entry("prelu(Tensor self, Tensor weight)", COMPOUND, function=_prelu, pat
              reference=lambda x, weight: np.where(
                  x > 0, x, x * weight.reshape((1, -1, 1) if x.ndim == 3 else -1)),
              aliases=("nn.functional.prelu",),
-             doc="self where positive, else self times its channel's weight, or the only weight."))
+             doc="self where positive, else self times its channel's weight, or the only weight.",
+             autocast="lower"))
 
 
 def _glu(self: Any, dim: int) -> Any:

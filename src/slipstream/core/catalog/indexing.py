@@ -479,7 +479,7 @@ define(Entry("index_put(Tensor self, any indices, Tensor values, bool accumulate
              function=_index_put, path="index_put", waits="data",
              samples=indexing_samples.writes, reference=indexing_samples.put,
              doc="self with values written (accumulate: added) at tensors of indices, masks or "
-                 "None for a full slice; the last duplicate wins."))
+                 "None for a full slice; the last duplicate wins.", autocast={"cuda": "widest"}))
 define(Entry("index_put_(Tensor self, any indices, Tensor values, bool accumulate=False)",
              COMPOUND, path="index_put_", waits="data",
              function=lambda self, indices, values, accumulate: write(

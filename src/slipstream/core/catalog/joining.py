@@ -129,6 +129,7 @@ define(Entry(
     gradient={"tensors": _cat_backward},
     reference=lambda pieces, dim=0: np.concatenate(pieces, dim),
     doc="Tensors joined along a dim, in their common dtype; empty vectors are passed over.",
+    autocast={"cpu": "widest"},
 ), cpu=Candidate("copy loops", _cat_kernel), cuda="joining.cat")
 
 
@@ -166,6 +167,7 @@ define(Entry(
     gradient={"tensors": lambda g, dim: list(ops.unbind.call((g, dim), None))},
     reference=lambda pieces, dim=0: np.stack(pieces, dim),
     doc="Tensors of one shape joined along a new dim, in their common dtype.",
+    autocast={"cpu": "widest"},
 ), cpu=Candidate("copy loops", _stack_kernel), cuda="joining.stack")
 
 

@@ -190,6 +190,7 @@ define(Entry(
     exceptions=reasons.ROUNDED,
     doc="-(p y log s + (1 - y) log(1 - s)) for s = sigmoid(self), p = pos_weight: finite for "
         "finite logits. ValueError where the target has another size.",
+    autocast="float32",
 ))
 define(Entry(
     f"binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, {LEGACY}, "
@@ -197,6 +198,7 @@ define(Entry(
     path="nn.functional.binary_cross_entropy", method=False, dtypes=("float",),
     samples=_probability_samples, reference=_entropy_reference,
     doc="-(y log p + (1 - y) log(1 - p)), each logarithm at least -100.",
+    autocast={"cpu": "float32", "cuda": "refused"},
 ))
 
 

@@ -237,6 +237,7 @@ define(Entry(
     doc="Minus the log-probability of the target class: self [N, C, ...] or [C], target [N, ...] "
         "or [] of class indices. ignore_index counts nowhere, in sum or divisor. IndexError for a "
         "target that is no class, ValueError or RuntimeError for shapes that do not fit.",
+    autocast="float32",
 ))
 define(Entry(
     f"cross_entropy({_LOSS}, float label_smoothing=0.0)", COMPOUND, function=_cross_entropy,
@@ -244,6 +245,7 @@ define(Entry(
     reference=cross_entropy_reference,
     doc="nll_loss of log_softmax(self); a target of self's shape holds probabilities. "
         "label_smoothing mixes the uniform distribution into the target.",
+    autocast="float32",
 ))
 
 
@@ -371,4 +373,5 @@ for _title, _name, _terms in (("mse_loss", "squared_error", np.square),
         doc=f"The {_name.replace('_', ' ')} of self and target, by reduction 'mean', 'sum' or "
             "'none'; weight weighs each term. Shapes that differ are broadcast, with a "
             "UserWarning.",
+        autocast="float32",
     ))

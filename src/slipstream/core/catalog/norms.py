@@ -229,6 +229,7 @@ define(Entry(
     reference=_reference,
     doc="(self - mean) / sqrt(variance + eps) * weight + bias over the last dims, which have "
         "normalized_shape, as have weight and bias. RuntimeError where shapes or dtypes differ.",
+    autocast={"cuda": "float32"},
 ))
 define(Entry(
     "rms_norm(Tensor self, int[] normalized_shape, Tensor? weight=None, float eps=None)", COMPOSITE,
@@ -244,6 +245,7 @@ define(Entry(
     reference=_rms_reference,
     doc="self / sqrt(mean of squares + eps) * weight over the last dims, which have "
         "normalized_shape; eps is by default that of the type it is computed in.",
+    autocast={"cuda": "float32"},
 ))
 for _name, _formula, _eps in (("layer_norm", _slopes, "float"), ("rms_norm", _rms_slopes, "any")):
     define(Entry(

@@ -96,6 +96,7 @@ binary_op(
     np.power, samples=exponents, check=checks.exponent, dtypes=ALL_KINDS[1:],
     exceptions=reasons.EXACT,
     doc="self ** exponent; integers to negative powers are refused.",
+    autocast={"cuda": "float32"},
 )
 binary_op("maximum(Tensor self, Tensor other)", lambda self, other: self.maximum(other),
           {"self": lambda g, self, other: checks.share(g, self, other, self >= other),
@@ -149,31 +150,33 @@ unary_op("abs", lambda self: self.abs(), lambda g, self: checks.absolute(g, self
          promotion=promotion.real_result, aliases=("absolute",), check=checks.size_in_place,
          doc="Absolute value; the gradient at 0 is 0.")
 unary_op("exp", lambda self: self.exp(), lambda g, out: g * checks.conj(out), np.exp,
-         doc="e to the power of self.")
+         doc="e to the power of self.", autocast={"cuda": "float32"})
 unary_op("expm1", lambda self: self.expm1(), lambda g, out: g * checks.conj(out + 1), np.expm1,
          dtypes=("bool", "int", "float"), check=checks.no_complex,
          aliases=("special.expm1",),
          exceptions=reasons.REAL_ONLY,
-         doc="exp(self) - 1, right for small values.")
+         doc="exp(self) - 1, right for small values.", autocast={"cuda": "float32"})
 unary_op("log", lambda self: self.log(), lambda g, self: g / checks.conj(self), np.log,
-         samples=positive, doc="Natural logarithm.")
+         samples=positive, doc="Natural logarithm.", autocast={"cuda": "float32"})
 unary_op("log1p", lambda self: self.log1p(), lambda g, self: g / (self + 1), np.log1p,
          samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
          aliases=("special.log1p",),
          exceptions=reasons.REAL_ONLY,
-         doc="log(1 + self), right for small values.")
+         doc="log(1 + self), right for small values.", autocast={"cuda": "float32"})
 unary_op("log2", lambda self: self.log2(), lambda g, self: g / (self * math.log(2.0)), np.log2,
          samples=positive, dtypes=("bool", "int", "float"), check=checks.no_complex,
          exceptions=reasons.REAL_ONLY,
-         doc="Logarithm to base 2.")
+         doc="Logarithm to base 2.", autocast={"cuda": "float32"})
 unary_op("sqrt", lambda self: self.sqrt(), lambda g, out: g / (checks.conj(out) * 2), np.sqrt,
          samples=positive, doc="Square root.")
 unary_op("rsqrt", lambda self: self.rsqrt(), lambda g, out: g * checks.conj(out ** 3) * -0.5,
-         lambda x: 1 / np.sqrt(x), samples=positive, doc="1 / sqrt(self).")
+         lambda x: 1 / np.sqrt(x), samples=positive, doc="1 / sqrt(self).",
+         autocast={"cuda": "float32"})
 unary_op("reciprocal", lambda self: self.reciprocal(), lambda g, out: -g * checks.conj(out * out),
-         lambda x: 1 / x, doc="1 / self.")
+         lambda x: 1 / x, doc="1 / self.", autocast={"cuda": "float32"})
 unary_op("square", lambda self: self * self, lambda g, self: g * checks.conj(self * 2), np.square,
-         promotion=promotion.power, doc="self * self; of bools an int64.")
+         promotion=promotion.power, doc="self * self; of bools an int64.",
+         autocast={"cuda": "float32"})
 unary_op("sin", lambda self: self.sin(), lambda g, self: g * checks.conj(self.cos()), np.sin,
          doc="Sine.")
 unary_op("cos", lambda self: self.cos(), lambda g, self: -g * checks.conj(self.sin()), np.cos,

@@ -113,6 +113,7 @@ define(Entry(
     path="matmul", out=True, aliases=("linalg.matmul",), samples=_samples, reference=np.matmul,
     dtypes=("int", "float", "complex"),
     doc="Matrix product, batched over leading dims; vectors as in NumPy.",
+    autocast="lower",
 ), cpu=(_small_matmul, array_candidate("numpy matmul", products.matmul)),
    cuda=("library.matmul", "products.matmul"))
 
@@ -133,11 +134,11 @@ def _ranked(name: str, rank: int) -> Any:
 define(Entry("mm(Tensor self, Tensor mat2)", COMPOUND, function=_ranked("mm", 2), path="mm",
              out=True, dtypes=("int", "float", "complex"), reference=np.matmul,
              samples=samples.products(((3, 4), (4, 2)), ((2, 0), (0, 3))),
-             doc="Product of two matrices."))
+             doc="Product of two matrices.", autocast="lower"))
 define(Entry("bmm(Tensor self, Tensor mat2)", COMPOUND, function=_ranked("bmm", 3), path="bmm",
              out=True, dtypes=("int", "float", "complex"), reference=np.matmul,
              samples=samples.products(((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))),
-             doc="Products of two batches of matrices."))
+             doc="Products of two batches of matrices.", autocast="lower"))
 
 
 def addmm_shape(call: Any) -> Any:
@@ -178,6 +179,7 @@ define(Entry(
                              ((3, 2), (3, 0), (0, 2))),
     reference=lambda c, a, b, beta=1, alpha=1: beta * c + alpha * (a @ b),
     doc="beta * self + alpha * (mat1 @ mat2); self is ignored where beta is 0.",
+    autocast="lower",
 ), cpu=(_small_addmm, array_candidate("numpy addmm", products.addmm)),
    cuda=("library.addmm", "products.addmm"))
 
@@ -251,6 +253,7 @@ define(Entry(
                              ((2, 3, 4), (2, 4), (2,)), ((4,), (2, 4), (2,))),
     reference=lambda x, weight, bias=0: x @ weight.T + bias,
     doc="input @ weight^T + bias; input [..., in], weight [out, in], bias [out].",
+    autocast="lower",
 ), cpu=(Candidate("cpu small product", _small_linear, _refuses_linear),
         array_candidate("numpy linear", products.linear)),
    cuda=("library.linear", "products.linear"))

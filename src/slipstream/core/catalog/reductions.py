@@ -88,6 +88,7 @@ define(Entry(
     samples=samples.reductions, reference=lambda x, dim=None, keepdim=False: np.sum(
         x, axis=dim, keepdims=keepdim),
     doc="Sum over dim (all dims by default); integers and bools sum to int64.",
+    autocast={"cuda": "float32"},
 ))
 define(Entry(
     "mean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", REDUCTION,
@@ -141,4 +142,5 @@ define(Entry(
     promotion=promotion.summing, check=valid_dim, path="prod", samples=samples.rows,
     reference=lambda x, dim=None, keepdim=False: np.prod(x, axis=dim, keepdims=keepdim),
     doc="Product over dim (all dims by default).",
+    autocast="float32",
 ))

@@ -100,6 +100,7 @@ define(Entry(
     gradient={"self": lambda g, dim: sum_slope(g, dim)}, samples=samples.rows,
     reference=lambda x, dim: np.cumsum(x, dim), inplace=True, out=True,
     doc="Running sums along dim; integers and bools give int64, in place their own dtype.",
+    autocast={"cuda": "float32"},
 ), cpu=looped(lines.SUM, scanning.accumulated(np.add), "numpy add.accumulate"),
    cuda="scans.scan")
 define(Entry(
@@ -107,6 +108,7 @@ define(Entry(
     gradient={"self": lambda g, self, dim: prod_slope(g, self, dim)}, samples=samples.rows,
     reference=lambda x, dim: np.cumprod(x, dim), inplace=True, out=True,
     doc="Running products along dim; dtypes as for cumsum; the gradient is right at zeros.",
+    autocast={"cuda": "float32"},
 ), cpu=looped(lines.PRODUCT, scanning.accumulated(np.multiply), "numpy multiply.accumulate"),
    cuda="scans.scan")
 

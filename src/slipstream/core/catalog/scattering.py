@@ -183,6 +183,7 @@ define(Entry(
     samples=samples.along_with_source,
     reference=lambda x, dim, index, src: scatter_reference(x, dim, index, src, True),
     doc="self with src added, in index order, at indices along a dim.",
+    autocast={"cuda": "widest"},
 ), cpu=Candidate("scatter loops", _scatter_kernel), cuda="indexing.write")
 
 
@@ -310,6 +311,7 @@ define(Entry(
     gradient={"self": lambda g, dim, index: ops.index_fill.call((g, dim, index, 0), None),
               "source": lambda g, dim, index: ops.index_select.call((g, dim, index), None)},
     doc="self with the source's indices of a dim at those of a vector; the last duplicate wins.",
+    autocast={"cpu": "widest"},
 ), cpu=Candidate("scatter loops", _vector_write("write")), cuda="indexing.write")
 
 

@@ -92,6 +92,7 @@ define(Entry(
     reference=softmax_reference,
     doc="exp(self) / sum(exp(self), dim), in dtype if given; a row of -inf gives nan. IndexError "
         "for a dim out of range, NotImplementedError for integers without dtype.",
+    autocast={"cuda": "float32"},
 ))
 define(Entry(
     "log_softmax(Tensor self, int dim, dtype? dtype=None)", COMPOSITE,
@@ -103,6 +104,7 @@ define(Entry(
     reference=lambda x, dim: np.log(softmax_reference(x, dim)),
     exceptions=reasons.ROUNDED,
     doc="log(softmax(self, dim)) without the loss of precision; see softmax.",
+    autocast={"cuda": "float32"},
 ))
 
 
@@ -113,4 +115,5 @@ define(Entry(
     aliases=("special.logsumexp",),
     samples=_dims, reference=logsumexp_reference,
     doc="log(sum(exp(self), dim)) without overflow; over nothing -inf; integers become floats.",
+    autocast={"cuda": "float32"},
 ))

@@ -205,6 +205,7 @@ for _name, _function, _reference in (("nansum", _nansum, np.nansum),
         reference=lambda x, dim=None, keepdim=False, f=_reference: f(
             x, axis=dim, keepdims=keepdim),
         doc=f"{_name[3:].capitalize()} over dim of the elements that are not nan.",
+        autocast={"cuda": "asleep"},
     ))
 
 
@@ -305,10 +306,12 @@ define(Entry(
     COMPOUND, function=_norm, path="norm", out=True, dtypes=INEXACT,
     samples=lambda: _norm_samples()[1:], reference=_norm_reference,
     doc="The norm of order p over dim, all dims by default: (sum |x|^p)^(1/p).",
+    autocast={"cuda": "float32"},
 ))
 define(Entry(
     "vector_norm(Tensor self, any ord=2, any dim=None, bool keepdim=False, *, dtype? dtype=None)",
     COMPOUND, function=_vector_norm, path="linalg.vector_norm", method=False, out=True,
     dtypes=INEXACT, samples=_norm_samples, reference=_norm_reference,
     doc="The norm of order ord over dim, all dims by default: (sum |x|^ord)^(1/ord).",
+    autocast={"cuda": "float32"},
 ))

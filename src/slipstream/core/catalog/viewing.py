@@ -108,7 +108,8 @@ view_op("view_as_real(Tensor self)", _real_geometry,
 view_op("view_as_complex(Tensor self)", _complex_geometry,
         lambda g: ops.view_as_real(g),
         "A last dim of two as the real and imaginary parts of complex numbers.", method=False,
-        exceptions={"samples": "of the floats only float32 and float64 have complex dtypes"})
+        exceptions={"samples": "of the floats only float32 and float64 have complex dtypes"},
+        autocast={"cpu": "float32"})
 view_op("complex_part(Tensor self, int which)", _part_geometry,
         lambda g, which: g * 1j if which else g,
         "The real (0) or imaginary (1) parts.", path="", method=False, dtypes=("complex",),

@@ -39,6 +39,8 @@ cdef class OpCore(OpBase):
     cdef public object recent_right
     cdef public int recent_flags
     cdef public dict lists
+    cdef public dict policies
+    cdef public int heeds
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)

@@ -14,6 +14,7 @@ from slipstream.core.dispatch.signature import Signature, parse
 from slipstream.core.dispatch.tracing import traced_allocation, traced_node, traced_record
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
+from slipstream.core.vocab.autocast import BITS, MODE
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import (
     KERNEL,
@@ -87,6 +88,8 @@ class OpCore(OpBase):
     recent_right: Any
     recent_flags: int
     lists: dict[Any, Any]
+    policies: dict[str, str]
+    heeds: int
 
     def __init__(self, entry: Any, builder: Any) -> None:
         signature = parse(entry.signature)
@@ -119,6 +122,9 @@ class OpCore(OpBase):
         self.recent_right = None
         self.recent_flags = 0
         self.lists = {}
+        self.policies = entry.policies
+        # What of ``special`` concerns the op: modes always, autocast of types with a policy.
+        self.heeds = -MODE | sum([BITS[kind] for kind in self.policies])
 
     def __repr__(self) -> str:
         return f"<op {self.signature.text}>"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slipstream.core.dispatch.promotion import arithmetic
+from slipstream.core.vocab.autocast import DEVICE_TYPES
 
 POINTWISE = "pointwise"
 REDUCTION = "reduction"
@@ -60,6 +61,11 @@ class Entry:
     aliases: other names of function and method; with a dot the path of another function.
     waits: ``never``, ``always`` or ``data``: whether a call waits for the device.
     host: whether it is computed on the CPU alone: callers bring tensors there and back.
+    autocast: what autocast does with a plain call: ``lower`` (floating operands but float64 are
+        cast to its dtype), ``float32`` (to float32; an op with a ``dtype`` parameter gets it
+        instead), ``widest`` (to the widest dtype among them), ``refused`` (raises), ``asleep``
+        (nothing; nor with the ops that the op calls), ``""`` (nothing with the op itself); or a
+        dict by device type where these differ.
     samples: () -> list of (args, kwargs) over NumPy arrays; reference: the same in NumPy.
     shown: the name by which errors call an op that users write in another way, as they do indexing;
         its ``any`` arguments are then left out.
@@ -91,6 +97,7 @@ class Entry:
     waits: str = "never"
     host: bool = False
     deterministic: bool = True
+    autocast: str | dict[str, str] = ""
     samples: Function | None = None
     reference: Function | None = None
     dtypes: tuple[str, ...] = ("bool", "int", "float", "complex")
@@ -102,3 +109,10 @@ class Entry:
     def name(self) -> str:
         """The op's name: the signature's first word."""
         return self.signature.partition("(")[0].strip()
+
+    @property
+    def policies(self) -> dict[str, str]:
+        """What autocast does with the op, by device type."""
+        if isinstance(self.autocast, dict):
+            return self.autocast
+        return dict.fromkeys(DEVICE_TYPES, self.autocast) if self.autocast else {}

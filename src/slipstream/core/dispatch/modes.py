@@ -9,8 +9,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from slipstream.core.dispatch import autocasting
 from slipstream.core.dispatch.op import IN_PLACE, OUT, Op
 from slipstream.core.launch.door import emit
+from slipstream.core.vocab.autocast import AWAKE, MODE
 from slipstream.core.vocab.modes import ModeState, modes
 
 
@@ -28,14 +30,14 @@ class DispatchMode:
     def __enter__(self) -> DispatchMode:
         state = modes.current()
         state.stack.append(self)
-        state.special += 1
+        state.special += MODE
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         state = modes.current()
         state.stack.remove(self)
-        state.special -= 1
+        state.special -= MODE
 
 
 class BoundOp:
@@ -79,7 +81,12 @@ class RecordMode(DispatchMode):
 
 def special(op: Op, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
             target: Any, form: int) -> Any:
-    """The slow way of the door, taken while a mode is active or somebody listens."""
+    """The slow way of the door, taken while a mode is active or somebody listens.
+
+    Autocast comes first, as in PyTorch: modes and listeners see the casts.
+    """
+    if state.special & op.heeds & AWAKE:
+        return autocasting.autocast(op, state, args, kwargs, target, form)
     if state.stack:
         mode = state.stack[-1]
         return _inside(state, mode, BoundOp(op, form, target), args, kwargs or {})
@@ -92,7 +99,7 @@ def _inside(state: ModeState, mode: DispatchMode, op: BoundOp, args: tuple[Any, 
     saved, special_before = state.stack, state.special
     place = saved.index(mode)
     state.stack = saved[:place]
-    state.special = special_before - (len(saved) - place)
+    state.special = special_before - MODE * (len(saved) - place)
     try:
         return mode.__dispatch__(op, args, kwargs)
     finally:
@@ -123,13 +130,13 @@ class listening:
 
     def __enter__(self) -> listening:
         modes.listeners = [*(modes.listeners or ()), self.listener]
-        modes.current().special += 1
+        modes.current().special += MODE
         return self
 
     def __exit__(self, *failure: object) -> None:
         left = [each for each in modes.listeners or () if each is not self.listener]
         modes.listeners = left or None
-        modes.current().special -= 1
+        modes.current().special -= MODE
 
 
 class grad_scope:

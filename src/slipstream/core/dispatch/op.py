@@ -110,11 +110,11 @@ class Op(OpCore):
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """The boxed call: positional and keyword arguments in containers."""
         if self.count == 1 and len(args) == 1 and not kwargs and isinstance(args[0], TensorBase):
-            if not modes.current().special:
+            if not modes.current().special & self.heeds:
                 return self.call1(args[0])
         state: ModeState = modes.current()
         modes.note_site(state)
-        if state.special:
+        if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, None, PLAIN)
         if self.compound or kwargs or modes.listeners is not None:
             return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
@@ -149,7 +149,7 @@ class Op(OpCore):
         """Call with one operand."""
         state: ModeState = modes.current()
         modes.note_site(state)
-        if not isinstance(a, TensorBase) or state.special:
+        if not isinstance(a, TensorBase) or state.special & self.heeds:
             return self.call((a,), None)
         x: TensorBase = a
         flags: cython.int = 0
@@ -211,12 +211,13 @@ class Op(OpCore):
             kb = type(b)
         plan: Plan
         if (cython.compiled and self.recent is not None and self.recent_left is ka
-                and self.recent_right is kb and self.recent_flags == flags and not state.special):
+                and self.recent_right is kb and self.recent_flags == flags
+                and not state.special & self.heeds):
             plan = self.recent
         else:
             key: tuple = (ka, kb, flags)
             found = self.binary.get(key)
-            if found is None or state.special:
+            if found is None or state.special & self.heeds:
                 return self._first_call2(key, state, a, b)
             plan = found
             _note_recent(self, plan, ka, kb, flags)
@@ -234,7 +235,7 @@ class Op(OpCore):
 
     def _first_call2(self, key: tuple[Any, ...], state: ModeState, a: Any, b: Any) -> Any:
         args: tuple = (a, b)
-        if state.special:
+        if state.special & self.heeds:
             return wiring.special(self, state, args, None, None, PLAIN)
         values = self.bind(args, None)
         if self.compound:
@@ -260,7 +261,7 @@ class Op(OpCore):
         state: ModeState = modes.current()
         modes.note_site(state)
         target = args[0]
-        if state.special:
+        if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, target, IN_PLACE)
         return self.dispatch(state, self.bind(args, kwargs), target, IN_PLACE)
 
@@ -268,7 +269,7 @@ class Op(OpCore):
         """Call and write the result into ``out``, resizing it if its shape differs."""
         state: ModeState = modes.current()
         modes.note_site(state)
-        if state.special:
+        if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, out, OUT)
         return self.dispatch(state, self.bind(args, kwargs), out, OUT)
 

@@ -42,7 +42,7 @@ def adopt(op: Any, plan: Plan) -> None:
 
 def short_way(op: Any, common: Operator) -> Operator:
     """The operator of an op's slot; ``common`` is the one for what is not plain."""
-    binary, cls = op.binary, slots.tensor_class
+    binary, cls, heeds = op.binary, slots.tensor_class, op.heeds
     local, copy, new, caller = modes._local, SILENT.copy, object.__new__, sys._getframe
 
     def operator(self: Any, other: Any) -> Any:
@@ -53,7 +53,7 @@ def short_way(op: Any, common: Operator) -> Operator:
             state = local.state
         except AttributeError:
             return common(self, other)
-        if (plan is None or plan.quick is None or state.special or door.pending
+        if (plan is None or plan.quick is None or state.special & heeds or door.pending
                 or self.offset or other.offset
                 or modes.listeners is not None or self.record is not None
                 or other.record is not None or self.base is not None or other.base is not None):

@@ -30,7 +30,7 @@ class SizedOp(Op):
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """The boxed call: positional and keyword arguments in containers."""
         state: ModeState = modes.current()
-        if kwargs or state.special or modes.listeners is not None:
+        if kwargs or state.special & self.heeds or modes.listeners is not None:
             return Op.call(self, args, kwargs)
         size: tuple = args
         if len(args) == 1 and type(args[0]) is tuple:

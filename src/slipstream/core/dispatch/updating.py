@@ -31,8 +31,8 @@ class UpdateOp(Op):
         key: tuple = tuple([tensor.spec for tensor in tensors])
         plan: Plan | None = self.known.get(key)
         values: tuple = tensors + numbers
-        if plan is None or state.special or not self.plain(tensors) or not self.fits(
-                plan, values):
+        if (plan is None or state.special & self.heeds or not self.plain(tensors)
+                or not self.fits(plan, values)):
             self.long_way(state, key, values)
             return
         written: tuple = tensors[:self.targets]
@@ -52,7 +52,7 @@ class UpdateOp(Op):
         self.dispatch(state, values, targets, OUT)
         if len(self.known) >= MOST:
             self.known.clear()
-        if not state.special:
+        if not state.special & self.heeds:
             self.known[key] = self.plan_for(state, values, targets, OUT)
 
     def fits(self, plan: Plan, values: tuple[Any, ...]) -> bool:

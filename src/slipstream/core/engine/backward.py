@@ -15,6 +15,7 @@ from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.views import operations
 from slipstream.core.launch.door import door
+from slipstream.core.vocab.autocast import AWAKE
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
@@ -328,6 +329,9 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
     state = modes.current()
     before = state.grad_enabled
     state.grad_enabled = create_graph
+    # Gradients are computed in the dtypes of the forward, whatever autocast is now.
+    awake = state.special & AWAKE
+    state.special -= awake
     site = (state.code, state.instruction)
     try:
         roots = _start(walk, tensors, grads)
@@ -339,6 +343,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         walk.run()
     finally:
         state.grad_enabled = before
+        state.special |= awake
         state.code, state.instruction = site
         door.boundary()
     return [walk.wanted.get(edge) if edge is not None else None for edge in edges]

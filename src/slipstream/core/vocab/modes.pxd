@@ -40,6 +40,7 @@ cdef class ModeState:
     cdef public bint grad_enabled
     cdef public bint inference
     cdef public int special
+    cdef public object autocast
     cdef public list stack
     cdef public object device
     cdef public object code

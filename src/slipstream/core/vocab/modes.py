@@ -22,13 +22,16 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 class ModeState:
     """The modes of one thread.
 
-    ``special`` counts what the fast path cannot carry out (user modes, recording, listeners);
-    ``code`` and ``instruction`` are the site of the last op, undecoded.
+    ``special`` says what the fast path cannot carry out: a bit for each device type with autocast,
+    and above them the count of user modes, recordings and listeners; ``autocast`` is the thread's
+    `AutocastState`, None before it was ever used.  ``code`` and ``instruction`` are the site of
+    the last op, undecoded.
     """
 
     grad_enabled: bool
     inference: bool
     special: int
+    autocast: Any
     stack: list[Any]
     device: Any
     code: CodeType | None
@@ -39,6 +42,7 @@ class ModeState:
         self.grad_enabled = True
         self.inference = False
         self.special = 0
+        self.autocast = None
         self.stack = []
         self.device = None
         self.code = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.autocasting import autocast_as
 from slipstream.core.api.install import adjoint_convolution
 from slipstream.nn.functions.widening import in_float32
 
@@ -63,6 +64,7 @@ def _same_padding(size: int, dilation: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
+@autocast_as("lower")
 @in_float32
 def conv3d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None, stride: Size = 1,
            padding: Any = 0, dilation: Size = 1, groups: int = 1) -> ss.Tensor:
@@ -197,6 +199,7 @@ def _spread_volumes(volumes: ss.Tensor, weight: ss.Tensor, shape: Any, window: A
     return total[:, :, pads[0]:pads[0] + shape[2]].contiguous()
 
 
+@autocast_as("lower")
 def conv_transpose1d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None,
                      stride: Size = 1, padding: Size = 0, output_padding: Size = 0,
                      groups: int = 1, dilation: Size = 1) -> ss.Tensor:
@@ -205,6 +208,7 @@ def conv_transpose1d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None
                        (stride, padding, output_padding, groups, dilation))
 
 
+@autocast_as("lower")
 def conv_transpose2d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None,
                      stride: Size = 1, padding: Size = 0, output_padding: Size = 0,
                      groups: int = 1, dilation: Size = 1) -> ss.Tensor:
@@ -213,6 +217,7 @@ def conv_transpose2d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None
                        (stride, padding, output_padding, groups, dilation))
 
 
+@autocast_as("lower")
 @in_float32
 def conv_transpose3d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None,
                      stride: Size = 1, padding: Size = 0, output_padding: Size = 0,
@@ -245,6 +250,7 @@ def _windows(kernel_size: Size, dilation: Size, padding: Size, stride: Size) -> 
     return window
 
 
+@autocast_as("asleep")
 def unfold(input: ss.Tensor, kernel_size: Size, dilation: Size = 1, padding: Size = 0,
            stride: Size = 1) -> ss.Tensor:
     """The windows of images (N, C, H, W) as columns (N, C * cells, windows)."""
@@ -265,6 +271,7 @@ def unfold(input: ss.Tensor, kernel_size: Size, dilation: Size = 1, padding: Siz
     return unbatched(cells.reshape(batch, channels * len(places), math.prod(counts)), had_batch)
 
 
+@autocast_as("asleep")
 def fold(input: ss.Tensor, output_size: Size, kernel_size: Size, dilation: Size = 1,
          padding: Size = 0, stride: Size = 1) -> ss.Tensor:
     """Columns (N, C * cells, windows) added up to images (N, C, *output_size)."""

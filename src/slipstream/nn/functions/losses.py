@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.autocasting import autocast_as
 from slipstream.core.api.install import rounded_error
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -35,9 +36,10 @@ def warn_of_shapes(name: str, input: ss.Tensor, target: ss.Tensor) -> None:
     if input.shape != target.shape:
         warnings.warn(f"{name}: the target's size {list(target.shape)} is not the input's size "
                       f"{list(input.shape)}. They are broadcast against each other, which is "
-                      "seldom meant; reshape one of them.", UserWarning, stacklevel=3)
+                      "seldom meant; reshape one of them.", UserWarning, stacklevel=5)
 
 
+@autocast_as("float32")
 def smooth_l1_loss(input: ss.Tensor, target: ss.Tensor, size_average: bool | None = None,
                    reduce: bool | None = None, reduction: str = "mean",
                    beta: float = 1.0) -> ss.Tensor:
@@ -49,6 +51,7 @@ def smooth_l1_loss(input: ss.Tensor, target: ss.Tensor, size_average: bool | Non
     return rounded_error(input, target, float(beta), True, reduction)
 
 
+@autocast_as("float32")
 def huber_loss(input: ss.Tensor, target: ss.Tensor, reduction: str = "mean", delta: float = 1.0,
                weight: ss.Tensor | None = None) -> ss.Tensor:
     """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2)."""
@@ -62,6 +65,7 @@ def huber_loss(input: ss.Tensor, target: ss.Tensor, reduction: str = "mean", del
     return terms.sum() / weight.sum() if reduction == "mean" else reduced(terms, reduction)
 
 
+@autocast_as("float32")
 def kl_div(input: ss.Tensor, target: ss.Tensor, size_average: bool | None = None,
            reduce: bool | None = None, reduction: str = "mean",
            log_target: bool = False) -> ss.Tensor:
@@ -71,13 +75,14 @@ def kl_div(input: ss.Tensor, target: ss.Tensor, size_average: bool | None = None
     if reduction == "mean" and input.shape[:1] != (1,):
         warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the "
                       "support size. 'batchmean' divides only by the batch size, and aligns with "
-                      "the KL math definition.", UserWarning, stacklevel=2)
+                      "the KL math definition.", UserWarning, stacklevel=4)
     terms = target.exp() * (target - input) if log_target else ss.xlogy(target, target) - (
         target * input)
     total = reduced(terms, reduction)
     return total / input.shape[0] if by_batch and input.ndim else total
 
 
+@autocast_as("float32")
 def poisson_nll_loss(input: ss.Tensor, target: ss.Tensor, log_input: bool = True,
                      full: bool = False, size_average: bool | None = None, eps: float = 1e-8,
                      reduce: bool | None = None, reduction: str = "mean") -> ss.Tensor:
@@ -117,6 +122,7 @@ def gaussian_nll_loss(input: ss.Tensor, target: ss.Tensor, var: ss.Tensor | floa
     return reduced(terms, reduction)
 
 
+@autocast_as("float32")
 def soft_margin_loss(input: ss.Tensor, target: ss.Tensor, size_average: bool | None = None,
                      reduce: bool | None = None, reduction: str = "mean") -> ss.Tensor:
     """log(1 + exp(-target input))."""
@@ -124,6 +130,7 @@ def soft_margin_loss(input: ss.Tensor, target: ss.Tensor, size_average: bool | N
     return reduced(-ss.nn.functional.logsigmoid(target * input), reduction)
 
 
+@autocast_as("float32")
 def hinge_embedding_loss(input: ss.Tensor, target: ss.Tensor, margin: float = 1.0,
                          size_average: bool | None = None, reduce: bool | None = None,
                          reduction: str = "mean") -> ss.Tensor:
@@ -135,6 +142,7 @@ def hinge_embedding_loss(input: ss.Tensor, target: ss.Tensor, margin: float = 1.
     return reduced(far + near, reduction)
 
 
+@autocast_as("float32")
 def margin_ranking_loss(input1: ss.Tensor, input2: ss.Tensor, target: ss.Tensor,
                         margin: float = 0, size_average: bool | None = None,
                         reduce: bool | None = None, reduction: str = "mean") -> ss.Tensor:
@@ -147,6 +155,7 @@ def margin_ranking_loss(input1: ss.Tensor, input2: ss.Tensor, target: ss.Tensor,
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
+@autocast_as("float32")
 def cosine_embedding_loss(input1: ss.Tensor, input2: ss.Tensor, target: ss.Tensor,
                           margin: float = 0, size_average: bool | None = None,
                           reduce: bool | None = None, reduction: str = "mean") -> ss.Tensor:
@@ -167,6 +176,7 @@ def cosine_embedding_loss(input1: ss.Tensor, input2: ss.Tensor, target: ss.Tenso
     return reduced(near + far, reduction)
 
 
+@autocast_as("float32")
 def triplet_margin_loss(anchor: ss.Tensor, positive: ss.Tensor, negative: ss.Tensor,
                         margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
                         size_average: bool | None = None, reduce: bool | None = None,
@@ -192,6 +202,7 @@ def distance(x1: ss.Tensor, x2: ss.Tensor, p: float, eps: float) -> ss.Tensor:
     return ss.norm(x1 - x2 + eps, p, -1)
 
 
+@autocast_as("float32")
 def multi_margin_loss(input: ss.Tensor, target: ss.Tensor, p: int = 1, margin: float = 1.0,
                       weight: ss.Tensor | None = None, size_average: bool | None = None,
                       reduce: bool | None = None, reduction: str = "mean") -> ss.Tensor:
@@ -212,6 +223,7 @@ def multi_margin_loss(input: ss.Tensor, target: ss.Tensor, p: int = 1, margin: f
     return reduced(total if input.ndim == 2 else total.reshape(()), reduction)
 
 
+@autocast_as("float32")
 def multilabel_margin_loss(input: ss.Tensor, target: ss.Tensor, size_average: bool | None = None,
                            reduce: bool | None = None, reduction: str = "mean") -> ss.Tensor:
     """The mean of max(0, 1 - x[label] + x[other]) over labels, which end at the first -1."""

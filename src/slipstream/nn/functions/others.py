@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.autocasting import autocast_as
 from slipstream.nn.functions.widening import in_float32
 
 # selu's value at minus infinity.
@@ -12,6 +13,7 @@ SELU_LOW = -1.0507009873554805 * 1.6732632423543772
 
 
 # -- distances and norms -------------------------------------------------------------------------
+@autocast_as(cuda="float32")
 def cosine_similarity(x1: ss.Tensor, x2: ss.Tensor, dim: int = 1, eps: float = 1e-8) -> ss.Tensor:
     """The cosine of the angle between x1 and x2 along a dim, both at least ``eps`` long."""
     if not (x1.is_floating_point() or x2.is_floating_point()):
@@ -57,6 +59,7 @@ def local_response_norm(input: ss.Tensor, size: int, alpha: float = 1e-4, beta: 
     return input / (total.reshape(input.shape) * (alpha / size) + k) ** beta
 
 
+@autocast_as(cuda="widest")
 def bilinear(input1: ss.Tensor, input2: ss.Tensor, weight: ss.Tensor,
              bias: ss.Tensor | None = None) -> ss.Tensor:
     """sum over i and j of input1[i] weight[o, i, j] input2[j], plus bias[o]."""
@@ -72,6 +75,7 @@ def bilinear(input1: ss.Tensor, input2: ss.Tensor, weight: ss.Tensor,
 
 
 # -- embeddings ----------------------------------------------------------------------------------
+@autocast_as("asleep")
 def embedding_bag(input: ss.Tensor, weight: ss.Tensor, offsets: ss.Tensor | None = None,
                   max_norm: float | None = None, norm_type: float = 2,
                   scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,

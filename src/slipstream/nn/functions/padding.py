@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.autocasting import autocast_as
 from slipstream.nn.functions.widening import in_float32, in_layout_of
 
 LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
@@ -72,8 +73,14 @@ def pad(input: ss.Tensor, pad: Sequence[int], mode: str = "constant",
     if input.ndim not in (rank + 1, rank + 2):
         raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are "
                                   f"supported for now: {list(input.shape)} by {list(pad)}")
+    wide = mode == "replicate" or (mode == "reflect" and rank < 3)
+    return (_repeated_wide if wide else _repeated)(input, pad, mode)
+
+
+def _repeated(input: ss.Tensor, pad: Sequence[int], mode: str) -> ss.Tensor:
+    """Places filled from the input, dim by dim."""
     output = input
-    for number in range(rank):
+    for number in range(len(pad) // 2):
         before, after = pad[2 * number], pad[2 * number + 1]
         dim = input.ndim - 1 - number
         if mode == "circular" and min(before, after) < 0:
@@ -86,6 +93,9 @@ def pad(input: ss.Tensor, pad: Sequence[int], mode: str = "constant",
             output = output.index_select(dim, ss.tensor(places, device=input.device,
                                                         dtype=ss.int64))
     return output.clone() if output is input else output
+
+
+_repeated_wide = autocast_as(cpu="float32")(_repeated)
 
 
 def pad_images(input: ss.Tensor, padding: Any, mode: str) -> ss.Tensor:
@@ -116,7 +126,6 @@ def _target_sizes(input: ss.Tensor, size: Any, scale_factor: Any,
     return [math.floor(n * scale) for n, scale in zip(input.shape[2:], scales, strict=True)], scales
 
 
-@in_float32
 def interpolate(input: ss.Tensor, size: Any = None, scale_factor: Any = None,
                 mode: str = "nearest", align_corners: bool | None = None,
                 recompute_scale_factor: bool | None = None, antialias: bool = False) -> ss.Tensor:
@@ -144,9 +153,16 @@ def interpolate(input: ss.Tensor, size: Any = None, scale_factor: Any = None,
         return getattr(ss.nn.functional, f"adaptive_avg_pool{rank}d")(input, sizes)
     if recompute_scale_factor:
         scales = [None] * rank
+    return _at_sizes(input, sizes, scales, (mode, bool(align_corners)))
+
+
+@autocast_as(cpu="asleep", cuda="float32")
+@in_float32
+def _at_sizes(input: ss.Tensor, sizes: list[int], scales: list[float | None],
+              facts: tuple[str, bool]) -> ss.Tensor:
     output = input
     for dim, (count, scale) in enumerate(zip(sizes, scales, strict=True), 2):
-        output = _resampled(output, dim, (count, scale), (mode, bool(align_corners)))
+        output = _resampled(output, dim, (count, scale), facts)
     return in_layout_of(output, input)
 
 

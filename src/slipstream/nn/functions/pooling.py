@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.autocasting import autocast_as
 from slipstream.nn.functions.convolution import batched, sizes, unbatched
 from slipstream.nn.functions.widening import in_float32, in_layout_of
 
@@ -50,6 +51,7 @@ def max_pool2d_with_indices(input: ss.Tensor, kernel_size: Size, stride: Any = N
                          return_indices=True)
 
 
+@autocast_as(cpu="float32")
 def max_pool3d_with_indices(input: ss.Tensor, kernel_size: Size, stride: Any = None,
                             padding: Size = 0, dilation: Size = 1, ceil_mode: bool = False,
                             return_indices: bool = True) -> tuple[ss.Tensor, ss.Tensor]:
@@ -181,6 +183,7 @@ def _average_of(name: str, rank: int, input: ss.Tensor, window: tuple[Any, Any, 
     return unbatched(output, had_batch)
 
 
+@autocast_as("asleep")
 @in_float32
 def avg_pool1d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
                ceil_mode: bool = False, count_include_pad: bool = True) -> ss.Tensor:
@@ -189,6 +192,7 @@ def avg_pool1d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding:
                        (ceil_mode, count_include_pad, None))
 
 
+@autocast_as("asleep")
 @in_float32
 def avg_pool2d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
                ceil_mode: bool = False, count_include_pad: bool = True,
@@ -198,6 +202,7 @@ def avg_pool2d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding:
                        (ceil_mode, count_include_pad, divisor_override))
 
 
+@autocast_as(cpu="float32", cuda="asleep")
 @in_float32
 def avg_pool3d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
                ceil_mode: bool = False, count_include_pad: bool = True,
@@ -278,6 +283,7 @@ def adaptive_max_pool2d(input: ss.Tensor, output_size: Any, return_indices: bool
     return found if return_indices else found[0]
 
 
+@autocast_as(cpu="float32")
 def adaptive_max_pool3d(input: ss.Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest element of ``output_size`` windows of volumes."""
     found = _adaptive_max("adaptive_max_pool3d", 3, input, output_size)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.autocasting import autocast_as
 from slipstream.nn.functions.losses import reduction_of
 
 # Stands for the logarithm of zero: sums of it stay finite, and so do slopes.
@@ -82,6 +83,7 @@ def _normalizer(log_probs: ss.Tensor, input_lengths: ss.Tensor) -> ss.Tensor:
     return ((shares - shares.detach()) * (steps < input_lengths)).sum(0)
 
 
+@autocast_as(cpu="float32", cuda="asleep")
 def ctc_loss(log_probs: ss.Tensor, targets: ss.Tensor, input_lengths: Any, target_lengths: Any,
              blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> ss.Tensor:
     """Minus the log-likelihood of targets (N, S), or one after another, under (T, N, C).

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.autocasting import autocast_as
 from slipstream.nn import functional, init
 from slipstream.nn.modules.module import Module
 from slipstream.nn.modules.stepping import walk_packed, walk_padded
@@ -44,6 +45,37 @@ def gru_step(given: ss.Tensor, state: Any, weight: ss.Tensor, bias: Any) -> tupl
     return ((state[0] - new) * update + new,)
 
 
+# What a direction of a layer may have; the last projects h to a smaller one.
+WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+
+
+def walk(step: Step, x: ss.Tensor, state: tuple[ss.Tensor, ...], weights: tuple[Any, ...],
+         facts: tuple[bool, list[int] | None]) -> tuple[ss.Tensor, tuple[ss.Tensor, ...]]:
+    """One direction of one layer; facts: whether backwards, and the sizes of a packed batch."""
+    weight_in, weight, bias_in, bias, projection = weights
+    # The input's part of the gates is one product for all times.
+    given = ss.linear(x, weight_in, bias_in)
+
+    def advance(part: ss.Tensor, state: tuple[ss.Tensor, ...]) -> tuple[ss.Tensor, ...]:
+        state = step(part, state, weight, bias)
+        if projection is None:
+            return state
+        return ss.linear(state[0], projection), *state[1:]
+
+    backwards, sizes = facts
+    if sizes is None:
+        return walk_padded(given, state, advance, backwards)
+    return walk_packed(given, state, advance, backwards, sizes)
+
+
+@autocast_as(cuda="lower")
+def cell_step(step: Step, input: ss.Tensor, state: tuple[ss.Tensor, ...],
+              weights: tuple[Any, ...]) -> tuple[ss.Tensor, ...]:
+    """One step of a cell."""
+    weight_in, weight, bias_in, bias = weights
+    return step(ss.linear(input, weight_in, bias_in), state, weight, bias)
+
+
 class RNNBase(Module):
     """Layers of steps over time, in one direction or both.
 
@@ -53,6 +85,8 @@ class RNNBase(Module):
 
     gates = 1
     states = 1
+    # PyTorch lowers all of them on CUDA, on the CPU only LSTM.
+    walk = staticmethod(autocast_as(cuda="lower")(walk))
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
                  batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
@@ -179,23 +213,9 @@ class RNNBase(Module):
 
     def _direction(self, x: ss.Tensor, tail: str, state: tuple[ss.Tensor, ...],
                    sizes: list[int] | None) -> tuple[ss.Tensor, tuple[ss.Tensor, ...]]:
-        step = self._step()
         named: dict[str, Any] = self._parameters
-        # The input's part of the gates is one product for all times.
-        given = ss.linear(x, named[f"weight_ih{tail}"], named.get(f"bias_ih{tail}"))
-        weight, bias = named[f"weight_hh{tail}"], named.get(f"bias_hh{tail}")
-        projection = named.get(f"weight_hr{tail}")
-
-        def advance(part: ss.Tensor, state: tuple[ss.Tensor, ...]) -> tuple[ss.Tensor, ...]:
-            state = step(part, state, weight, bias)
-            if projection is None:
-                return state
-            return ss.linear(state[0], projection), *state[1:]
-
-        backwards = tail.endswith("_reverse")
-        if sizes is None:
-            return walk_padded(given, state, advance, backwards)
-        return walk_packed(given, state, advance, backwards, sizes)
+        weights = tuple([named.get(f"{name}{tail}") for name in WEIGHTS])
+        return self.walk(self._step(), x, state, weights, (tail.endswith("_reverse"), sizes))
 
     def extra_repr(self) -> str:
         """What the printed module says of its options."""
@@ -235,6 +255,7 @@ class LSTM(RNNBase):
 
     gates = 4
     states = 2
+    walk = staticmethod(autocast_as("lower")(walk))
 
     def _step(self) -> Step:
         return lstm_step
@@ -306,8 +327,8 @@ class RNNCellBase(Module):
             zeros = input.new_zeros(*input.shape[:-1], self.hidden_size)
             hx = (zeros,) * self.states
         state = (hx,) if isinstance(hx, ss.Tensor) else tuple(hx)
-        given = ss.linear(input, self.weight_ih, self.bias_ih)
-        return self._step()(given, state, self.weight_hh, self.bias_hh)
+        weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+        return cell_step(self._step(), input, state, weights)
 
     def extra_repr(self) -> str:
         """What the printed module says of its options."""

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.lists import unscale
+from slipstream.core.api.updates import apply_update
 
 READY, UNSCALED, STEPPED = range(3)
+
+
+def moved(at: Any) -> tuple[Any, ...]:
+    """The scale and the count of good steps after a step: ``found`` is 0 after a good one.
+
+    A scale that would not be finite stays what it is.
+    """
+    bad = at.found > 0
+    count = at.tracker + 1
+    due = count >= at.interval
+    larger = at.scale * at.growth
+    grown = larger.where(due.logical_and(larger.isfinite()), at.scale)
+    return (at.scale * at.backoff).where(bad, grown), (count * 0).where(bad.logical_or(due), count)
 
 
 def unscaled(gradients: list[ss.Tensor], inverse: ss.Tensor) -> ss.Tensor:
@@ -40,9 +55,13 @@ class GradScaler:
     """Multiplies the loss by a scale, and steps an optimizer only where gradients stay finite.
 
     The scale falls by ``backoff_factor`` after a step that was left out, and grows by
-    ``growth_factor`` after ``growth_interval`` steps that were not.  ``enabled=False``: does
-    nothing.
+    ``growth_factor`` after ``growth_interval`` steps that were not.  Scale, count and what was
+    found stay on the device; no step waits, but for optimizers that cannot leave out a step there.
+    ``enabled=False``: does nothing, as where ``device`` is "cuda" and there is none.
     """
+
+    # How many frames above a warning the user's line is.
+    _depth = 2
 
     def __init__(self, device: str = "cuda", init_scale: float = 2.0 ** 16,
                  growth_factor: float = 2.0, backoff_factor: float = 0.5,
@@ -52,13 +71,18 @@ class GradScaler:
         if enabled and not backoff_factor < 1.0:
             raise AssertionError("The backoff factor must be < 1.0.")
         self._device = device
+        if enabled and device == "cuda" and not ss.cuda.is_available():
+            warnings.warn("GradScaler: CUDA is not available; the scaler is disabled",
+                          stacklevel=self._depth)
+            enabled = False
         self._enabled = enabled
         self._init_scale = init_scale
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
-        self._growth_tracker = 0
+        self._init_growth_tracker = 0
         self._scale: ss.Tensor | None = None
+        self._growth_tracker: ss.Tensor | None = None
         self._stages: dict[int, tuple[int, ss.Tensor | None]] = {}
 
     def is_enabled(self) -> bool:
@@ -67,7 +91,9 @@ class GradScaler:
 
     def _scale_on(self, device: Any) -> ss.Tensor:
         if self._scale is None:
-            self._scale = ss.tensor(float(self._init_scale), dtype=ss.float32, device=device)
+            self._scale = ss.full((), float(self._init_scale), dtype=ss.float32, device=device)
+            self._growth_tracker = ss.full((), float(self._init_growth_tracker), dtype=ss.float32,
+                                           device=device)
         return self._scale
 
     def scale(self, outputs: Any) -> Any:
@@ -102,20 +128,22 @@ class GradScaler:
             raise AssertionError("Attempted unscale_ but _scale is None.  This may indicate your "
                                  "script did not use scaler.scale(loss or outputs) earlier in the "
                                  "iteration.")
-        # Of a power of two this is exact.
-        inverse = self._scale.to(ss.float64).reciprocal().to(ss.float32)
         gradients = self._gradients(optimizer)
         if any(gradient.dtype == ss.float16 for gradient in gradients):
             raise ValueError("Attempting to unscale FP16 gradients.")
         if not gradients:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         with ss.no_grad():
-            self._stages[id(optimizer)] = (UNSCALED, unscaled(gradients, inverse))
+            # Of a power of two this is exact.
+            found = unscaled(gradients, self._scale.reciprocal())
+        self._stages[id(optimizer)] = (UNSCALED, found)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Unscale if that was not done, and step unless a gradient is not finite: waits.
+        """Unscale if that was not done, and step unless a gradient is not finite.
 
-        Returns what the optimizer's step returns.  RuntimeError for a second step before update.
+        Optimizers with ``_step_supports_amp_scaling`` get the finding as their ``found_inf``; for
+        others it is looked at, which waits.  Returns what the optimizer's step returns, None where
+        the step was left out.  RuntimeError for a second step before update.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -128,40 +156,55 @@ class GradScaler:
             self.unscale_(optimizer)
         found = self._stage(optimizer)[1]
         assert found is not None
-        result = None if found.item() else optimizer.step(*args, **kwargs)
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            result = self._step_with(found, optimizer, args, kwargs)
+        else:
+            result = None if found.item() else optimizer.step(*args, **kwargs)
         self._stages[id(optimizer)] = (STEPPED, found)
         return result
 
+    def _step_with(self, found: ss.Tensor, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        optimizer.found_inf = found
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            del optimizer.found_inf
+
     def update(self, new_scale: Any = None) -> None:
-        """Move the scale after a step, or set it; AssertionError where no step was taken."""
+        """Move the scale after a step, or set it.
+
+        AssertionError where nothing was scaled before, or no step was taken.
+        """
         if not self._enabled:
             return
-        scale = self._scale_on("cpu")
-        if new_scale is not None:
-            scale.fill_(new_scale.item() if isinstance(new_scale, ss.Tensor) else new_scale)
+        scale = self._scale
+        if scale is None:
+            raise AssertionError("Attempted update but _scale is None.  This may indicate your "
+                                 "script did not use scaler.scale(loss or outputs) earlier in the "
+                                 "iteration.")
+        if isinstance(new_scale, ss.Tensor):
+            scale.copy_(new_scale.reshape(()))
+        elif new_scale is not None:
+            scale.fill_(new_scale)
         else:
             found = [each for _, each in self._stages.values() if each is not None]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._move(scale, any(each.item() for each in found))
+            self._move(scale, [each.to(scale.device, non_blocking=True) for each in found])
         self._stages = {}
 
-    def _move(self, scale: ss.Tensor, failed: bool) -> None:
-        if failed:
-            scale.mul_(self._backoff_factor)
-            self._growth_tracker = 0
-            return
-        self._growth_tracker += 1
-        if self._growth_tracker == self._growth_interval:
-            grown = scale * self._growth_factor
-            if bool(ss.isfinite(grown)):
-                scale.copy_(grown)
-            self._growth_tracker = 0
+    def _move(self, scale: ss.Tensor, found: list[ss.Tensor]) -> None:
+        bad = found[0]
+        for other in found[1:]:
+            bad = ss.maximum(bad, other)
+        apply_update(moved, {"scale": scale, "tracker": self._growth_tracker}, {"found": bad}, {
+            "growth": self._growth_factor, "backoff": self._backoff_factor,
+            "interval": self._growth_interval})
 
     # What it holds.
 
     def get_scale(self) -> float:
-        """The scale; 1 where it is not enabled."""
+        """The scale, 1 where it is not enabled; waits for its device."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else self._scale.item()
@@ -190,13 +233,19 @@ class GradScaler:
         """Set after how many good steps the scale grows."""
         self._growth_interval = new_interval
 
+    def _get_growth_tracker(self) -> int:
+        """How many good steps there were since the scale last moved; waits."""
+        if self._growth_tracker is None:
+            return self._init_growth_tracker
+        return int(self._growth_tracker.item())
+
     def state_dict(self) -> dict[str, Any]:
         """The scale and the factors, as PyTorch names them; empty where it is not enabled."""
         if not self._enabled:
             return {}
         return {"scale": self.get_scale(), "growth_factor": self._growth_factor,
                 "backoff_factor": self._backoff_factor, "growth_interval": self._growth_interval,
-                "_growth_tracker": self._growth_tracker}
+                "_growth_tracker": self._get_growth_tracker()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a state; RuntimeError for an empty one."""
@@ -211,4 +260,6 @@ class GradScaler:
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
-        self._growth_tracker = state_dict["_growth_tracker"]
+        self._init_growth_tracker = state_dict["_growth_tracker"]
+        if self._growth_tracker is not None:
+            self._growth_tracker.fill_(state_dict["_growth_tracker"])
