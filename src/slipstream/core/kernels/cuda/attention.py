@@ -13,7 +13,7 @@ from typing import Any
 
 from slipstream.core.kernels.cuda import elements
 from slipstream.core.kernels.cuda.attention_texts import COMMON, FORWARD, KEYS, QUERIES
-from slipstream.core.kernels.cuda.attention_tiles import HALF_TILES, WHOLE_TILES
+from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF_TILES, WHOLE_TILES
 from slipstream.core.kernels.cuda.random import STREAM
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
 from slipstream.core.kernels.cuda.walks import address, blocks, merged
@@ -46,18 +46,22 @@ class Tiling:
     rows: int = 0
 
 
-def half_tiling(name: str, width: int, roomy: bool) -> Tiling:
+def half_tiling(name: str, width: int, masked: bool, roomy: bool) -> Tiling:
     """The tiles for 16-bit floats; ``roomy``: a block may have more than `EVERYWHERE`.
 
-    The largest whose sums stay in registers.
+    The largest whose sums stay in registers: two bands load each right side half as often.
     """
-    if name == FORWARD_KERNEL:
-        if width <= 128:
-            return Tiling(64 if width <= 64 or roomy else 32, bands=2)
+    if width > 128:
+        if name == FORWARD_KERNEL:
+            return Tiling(32)
+        return Tiling(16, stages=2 if roomy or name == QUERY_KERNEL else 1)
+    if width <= 64:
+        if name == FORWARD_KERNEL:
+            return Tiling(64, bands=2)
+        return Tiling(64) if masked and name == KEY_KERNEL else Tiling(32, bands=2)
+    if name == KEY_KERNEL or masked:
         return Tiling(32)
-    if name == QUERY_KERNEL:
-        return Tiling(64 if width <= 64 else 32 if width <= 128 else 16)
-    return Tiling(64 if width <= 64 else 32 if width <= 128 else 16)
+    return Tiling(32 if roomy or name == FORWARD_KERNEL else 16, bands=2)
 
 
 def whole_tiling(name: str, width: int, itemsize: int) -> Tiling:
@@ -135,7 +139,8 @@ class Attention:
         if not self.half:
             return whole_tiling(name, width, self.dtype.itemsize)
         card = drivers.current().properties(self.plan.out_spec.device.index or 0)
-        return half_tiling(name, width, card.shared_memory_per_block_optin > 2 * EVERYWHERE)
+        roomy = card.shared_memory_per_block_optin > 2 * EVERYWHERE
+        return half_tiling(name, width, self.mask is not None, roomy)
 
     def code(self, name: str, text: str, tiling: Tiling) -> KernelCode:
         """The kernel's source."""
@@ -151,13 +156,14 @@ class Attention:
             "STAGES": tiling.stages, "RESIDENT": tiling.resident, "APART": int(apart),
             "MASKED": ", const mask_t* mask" if kind else "",
             "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
+            "HALF": int(self.half), "FOLDED": int(self.scale > 0 and kind < 2),
             "LOG2": "log2" if double else "log2f", "LARGER": "fmax" if double else "fmaxf"}
         if not self.half:
             facts.update({"ROWS": tiling.rows, "EXP2": "exp2" if double else "exp2f"})
         head = "".join(f"#define {word} {meaning}\n" for word, meaning in facts.items())
         stored = "uint8_t" if mask is None else elements.STORED[mask.name]
         return KernelCode(name, f"{elements.typed(self.dtype)}typedef {stored} mask_t;\n{head}"
-                          f"{MATRIX + HALF_TILES if self.half else WHOLE_TILES}{COMMON}{text}")
+                          f"{MATRIX + HALF_TILES if self.half else WHOLE_TILES}{COMMON}{DROP}{text}")
 
     def launch(self, name: str, text: str) -> Launch:
         """The launch of a kernel over all heads."""

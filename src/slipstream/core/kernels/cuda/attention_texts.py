@@ -23,15 +23,14 @@ struct slip_walk {
     slip_side query, key, value, mask, out, grad, query_grad, key_grad, value_grad;
 };
 // Where the rows of a head begin.
-SLIP_DEVICE int64_t slip_start(const slip_walk& walk, const slip_side& side, int64_t batch,
-                               int64_t head) {
+SLIP_DEVICE int64_t slip_start(const slip_walk& walk, const slip_side& side, int batch, int head) {
     int64_t start = head * side.head;
 #pragma unroll
-    for (int d = RANK - 1; d >= 0; d--) {
-        start += batch % walk.shape[d] * side.batch[d];
-        batch /= walk.shape[d];
+    for (int d = RANK - 1; d > 0; d--) {
+        start += batch % (int)walk.shape[d] * side.batch[d];
+        batch /= (int)walk.shape[d];
     }
-    return start;
+    return start + batch * side.batch[0];
 }
 template <int N> SLIP_DEVICE void slip_clear(slip_tile<N>& tile) {
 #pragma unroll
@@ -60,23 +59,31 @@ SLIP_DEVICE wide_t slip_row_largest(wide_t x) {
     }
     return x;
 }
+// What scores are multiplied by when they become weights.
+SLIP_DEVICE wide_t slip_factor(const slip_walk& walk) {
+    return FOLDED ? (wide_t)(walk.scale * LOG2_E) : (wide_t)1;
+}
 // Products as scores.  Rows and columns begin at `row` and `column`; BY_KEY: rows are keys.  Only
 // tiles at an edge have scores that do not count.
 template <bool BY_KEY, int N, class P>
 SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, int64_t mask_row,
                              int row, int column, bool edge) {
-    const wide_t factor = (wide_t)(walk.scale * LOG2_E);
-    slip_scale(tile, factor);
+    if (!FOLDED) slip_scale(tile, (wide_t)(walk.scale * LOG2_E));
     if (!MASK && !edge) return;
+    const int keys = (int)walk.keys, queries = (int)walk.queries;
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
+        const int first = row + slip_row(r);
+        const int least = BY_KEY && CAUSAL ? first : 0;
+        const int end = BY_KEY ? queries : CAUSAL && first < keys ? first + 1 : keys;
 #pragma unroll
         for (int c = 0; c < slip_tile<N>::COUNT; c++) {
-            const int first = row + slip_row(r), second = column + slip_column(c);
-            const int i = BY_KEY ? second : first, j = BY_KEY ? first : second;
-            bool counts = i < walk.queries && j < walk.keys && (!CAUSAL || j <= i);
+            const int second = column + slip_column(c);
+            bool counts = second >= least && second < end;
 #if MASK
-            const int64_t at = i * mask_row + j * walk.mask_column;
+            counts = counts && first < (BY_KEY ? keys : queries);
+            const int64_t at = (BY_KEY ? second : first) * mask_row
+                               + (BY_KEY ? first : second) * walk.mask_column;
 #endif
 #if MASK == 1
             if (counts) counts = mask[at] != 0;
@@ -90,30 +97,6 @@ SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, 
         }
     }
 }
-#if DROPOUT
-// Whether element number `at` of all weights stays: as bernoulli_mask has it.
-SLIP_DEVICE bool slip_stays(const slip_walk& walk, uint64_t at, uint64_t seed, uint64_t base) {
-    const slip_four four = slip_philox(base + (at >> 2), seed);
-    const uint32_t low = at & 1 ? four.word[1] : four.word[0];
-    const uint32_t high = at & 1 ? four.word[3] : four.word[2];
-    return (uint64_t)(at & 2 ? high : low) < (uint64_t)walk.threshold;
-}
-// Weights that are dropped become negative.  `start`: the number of the head's first weight.
-template <bool BY_KEY, int N>
-SLIP_DEVICE void slip_drop(slip_tile<N>& tile, const slip_walk& walk, uint64_t start, int row,
-                           int column, uint64_t seed, uint64_t base) {
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-#pragma unroll
-        for (int c = 0; c < slip_tile<N>::COUNT; c++) {
-            const int first = row + slip_row(r), second = column + slip_column(c);
-            const int i = BY_KEY ? second : first, j = BY_KEY ? first : second;
-            const uint64_t at = start + (uint64_t)i * (uint64_t)walk.keys + (uint64_t)j;
-            if (!slip_stays(walk, at, seed, base)) tile.at(r, c) = -tile.at(r, c);
-        }
-    }
-}
-#endif
 template <int N> SLIP_DEVICE void slip_keep_positive(slip_tile<N>& tile) {
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
@@ -135,17 +118,15 @@ SLIP_DEVICE wide_t slip_slope(wide_t weight, wide_t slope, wide_t sum, wide_t sp
 
 # Blocks of later queries, which have more keys, go first.
 _OWN = r"""
-    const int64_t pair = blockIdx.x / walk.blocks;
-    const int64_t head = pair % walk.heads, batch = pair / walk.heads;
-    const int first = (int)(walk.blocks - 1 - blockIdx.x % walk.blocks) * ROWS;
-    const int64_t left = walk.queries - first;
-    const int64_t end = CAUSAL ? slip_least(walk.keys, first + ROWS) : walk.keys;
-    const int steps = (int)((end + COLUMNS - 1) / COLUMNS);
+    const int blocks = (int)walk.blocks, heads = (int)walk.heads;
+    const int pair = (int)blockIdx.x / blocks, head = pair % heads, batch = pair / heads;
+    const int first = (blocks - 1 - (int)blockIdx.x % blocks) * ROWS;
+    const int left = (int)walk.queries - first, all = (int)walk.keys;
+    const int end = CAUSAL && first + ROWS < all ? first + ROWS : all;
+    const int steps = (end + COLUMNS - 1) / COLUMNS, key_head = head / (int)walk.group;
     SLIP_POINTER(item_t) shared = slip_cast<item_t>(slip_dynamic_shared());
-    SLIP_POINTER(const item_t) own_keys = key + slip_start(walk, walk.key, batch,
-                                                           head / walk.group);
-    SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch,
-                                                               head / walk.group);
+    SLIP_POINTER(const item_t) own_keys = key + slip_start(walk, walk.key, batch, key_head);
+    SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch, key_head);
 """
 # STAGES 2: while a tile is computed with, the next one comes into the other half.
 _STEP = r"""
@@ -180,19 +161,20 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
     SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
     SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
     auto bring = [&](int step) {
-        const int64_t at = (int64_t)step * COLUMNS;
+        const int at = step * COLUMNS;
         const int turn = step % STAGES;
         slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
-                                   own_keys + at * walk.key.row, walk.key.row, walk.keys - at,
+                                   own_keys + at * walk.key.row, walk.key.row, all - at,
                                    OWN_WIDTH, fits);
         slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
                                    own_values + at * walk.value.row, walk.value.row,
-                                   walk.keys - at, OWN_DEPTH, fits);
+                                   all - at, OWN_DEPTH, fits);
     };
     slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
     bring(0);
     slip_tile<DEPTH> sum;
     slip_clear(sum);
+    const wide_t scale = slip_factor(walk);
     wide_t largest[OWN], total[OWN];
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
@@ -205,7 +187,7 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
         slip_tile<COLUMNS> weights;
         slip_clear(weights);
         slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
-        const bool edge = column + COLUMNS > walk.keys
+        const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
         wide_t factor[OWN];
@@ -219,14 +201,14 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
             }
             found = LARGER(largest[r], slip_row_largest(found));
             // Where no score counts yet, any finite number will do.
-            const wide_t shift = found == -INFINITY ? (wide_t)0 : found;
-            factor[r] = EXP2(largest[r] - shift);
+            const wide_t shift = found == -INFINITY ? (wide_t)0 : -(found * scale);
+            factor[r] = EXP2(FUSED(largest[r], scale, shift));
             changed = changed || found != largest[r];
             largest[r] = found;
             wide_t more = 0;
 #pragma unroll
             for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
-                weights.at(r, c) = EXP2(weights.at(r, c) - shift);
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, shift));
                 more += weights.at(r, c);
             }
             total[r] = total[r] * factor[r] + more;
@@ -253,9 +235,9 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
 #pragma unroll
         for (int c = 0; c < slip_tile<DEPTH>::COUNT; c++) sum.at(r, c) *= share;
         if (threadIdx.x % LANES == 0 && slip_row(r) < left) {
-            logsum[pair * walk.queries + first + slip_row(r)] =
+            logsum[(int64_t)pair * walk.queries + first + slip_row(r)] =
                 total[r] == 0 ? (wide_t)INFINITY
-                              : (wide_t)LN_2 * (largest[r] + LOG2(total[r]));
+                              : (wide_t)LN_2 * (largest[r] * scale + LOG2(total[r]));
         }
     }
     slip_put<DEPTH>(out + (slip_start(walk, walk.out, batch, head) + first * walk.out.row),
@@ -289,14 +271,14 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
     SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
     SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
     auto bring = [&](int step) {
-        const int64_t at = (int64_t)step * COLUMNS;
+        const int at = step * COLUMNS;
         const int turn = step % STAGES;
         slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
-                                   own_keys + at * walk.key.row, walk.key.row, walk.keys - at,
+                                   own_keys + at * walk.key.row, walk.key.row, all - at,
                                    OWN_WIDTH, fits);
         slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
                                    own_values + at * walk.value.row, walk.value.row,
-                                   walk.keys - at, OWN_DEPTH, fits);
+                                   all - at, OWN_DEPTH, fits);
     };
     slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
     slip_bring<ROWS, DEPTH>(grads, own_grad, walk.grad.row, left, OWN_DEPTH, fits);
@@ -308,11 +290,11 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
 #pragma unroll 1
     for (int r = 0; r < OWN; r++) {
         const int row = slip_row(r);
-        const int64_t at = pair * walk.queries + first + row;
+        const int64_t at = (int64_t)pair * walk.queries + first + row;
         wide_t found = 0;
-        for (int f = threadIdx.x % LANES; f < OWN_DEPTH && row < left; f += LANES) {
-            const item_t x = own_out[row * walk.out.row + f], y = grads[row * LINE(DEPTH) + f];
-            found += WIDEN(x) * WIDEN(y);
+        if (row < left) {
+            found = slip_dot(own_out + row * walk.out.row, grads + row * LINE(DEPTH), OWN_DEPTH,
+                             fits && slip_aligned<item_t>(out, 16));
         }
         found = slip_row_sum(found);
         if (threadIdx.x % LANES == 0 && row < left) sums[at] = found;
@@ -323,6 +305,7 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
             own_log[n] = n == r ? log : own_log[n];
         }
     }
+    const wide_t scale = slip_factor(walk);
     slip_tile<WIDTH> sum;
     slip_clear(sum);
     for (int step = 0; step < steps; step++) {
@@ -331,14 +314,14 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
         slip_tile<COLUMNS> weights, slopes;
         slip_clear(weights);
         slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
-        const bool edge = column + COLUMNS > walk.keys
+        const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
 #pragma unroll
         for (int r = 0; r < OWN; r++) {
 #pragma unroll
             for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
-                weights.at(r, c) = EXP2(weights.at(r, c) - own_log[r]);
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -own_log[r]));
             }
         }
 #if DROPOUT
@@ -375,13 +358,13 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                 SLIP_POINTER(const wide_t) logsum,
                                 SLIP_POINTER(const wide_t) sums, uint64_t seed, uint64_t base,
                                 const slip_walk& walk) {
-    const int64_t pair = blockIdx.x / walk.blocks, key_heads = walk.heads / walk.group;
-    const int64_t head = pair % key_heads, batch = pair / key_heads;
-    const int first = (int)(blockIdx.x % walk.blocks) * ROWS;
-    const int64_t left = walk.keys - first;
-    const int begin = CAUSAL ? first / COLUMNS : 0;
-    const int each = (int)((walk.queries + COLUMNS - 1) / COLUMNS) - begin;
-    const int steps = each > 0 ? each * (int)walk.group : 0;
+    const int blocks = (int)walk.blocks, heads = (int)walk.heads, group = (int)walk.group;
+    const int pair = (int)blockIdx.x / blocks, key_heads = heads / group;
+    const int head = pair % key_heads, batch = pair / key_heads;
+    const int first = (int)blockIdx.x % blocks * ROWS;
+    const int left = (int)walk.keys - first, all = (int)walk.queries;
+    const int begin = CAUSAL ? first / COLUMNS * COLUMNS : 0;
+    const int steps = begin < all ? (all - begin + COLUMNS - 1) / COLUMNS * group : 0;
     const bool fits = walk.fits && slip_aligned<item_t>(query, 16)
                       && slip_aligned<item_t>(key, 16) && slip_aligned<item_t>(value, 16)
                       && slip_aligned<item_t>(grad, 16);
@@ -392,10 +375,15 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
     SLIP_POINTER(item_t) queries = values + ROWS * LINE(DEPTH);
     SLIP_POINTER(item_t) grads = queries + STAGES * COLUMNS * LINE(WIDTH);
     SLIP_POINTER(item_t) staged = grads + STAGES * COLUMNS * LINE(DEPTH);
+    // The queries that come next: where they begin, and whose they are.
+    int next = begin, next_head = head * group;
     auto bring = [&](int step) {
-        const int64_t at = (int64_t)(begin + step % each) * COLUMNS, rest = walk.queries - at;
-        const int64_t other = head * walk.group + step / each;
-        const int turn = step % STAGES;
+        const int at = next, rest = all - at, other = next_head, turn = step % STAGES;
+        next += COLUMNS;
+        if (next >= all) {
+            next = begin;
+            next_head++;
+        }
         slip_bring<COLUMNS, WIDTH>(queries + turn * COLUMNS * LINE(WIDTH),
                                    query + (slip_start(walk, walk.query, batch, other)
                                             + at * walk.query.row),
@@ -404,7 +392,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                    grad + (slip_start(walk, walk.grad, batch, other)
                                            + at * walk.grad.row),
                                    walk.grad.row, rest, OWN_DEPTH, fits);
-        const int64_t place = (batch * walk.heads + other) * walk.queries + at;
+        const int64_t place = (int64_t)(batch * heads + other) * walk.queries + at;
         for (int i = threadIdx.x; i < COLUMNS; i += THREADS) {
             // Queries beyond the last have no weights.
             wide_t log = INFINITY, sum = 0;
@@ -423,14 +411,15 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                              + first * walk.value.row),
                             walk.value.row, left, OWN_DEPTH, fits);
     if (steps) bring(0);
+    const wide_t scale = slip_factor(walk);
     slip_tile<WIDTH> key_sum;
     slip_tile<DEPTH> value_sum;
     if (OF_KEY) slip_clear(key_sum);
     if (OF_VALUE) slip_clear(value_sum);
+    int column = begin, other = head * group;
     for (int step = 0; step < steps; step++) {
 """ + _STEP + r"""
-        const int turn = step % STAGES, column = (begin + step % each) * COLUMNS;
-        const int64_t other = head * walk.group + step / each;
+        const int turn = step % STAGES;
         SLIP_POINTER(item_t) now_queries = queries + turn * COLUMNS * LINE(WIDTH);
         SLIP_POINTER(item_t) now_grads = grads + turn * COLUMNS * LINE(DEPTH);
         slip_tile<COLUMNS> weights, slopes;
@@ -444,10 +433,12 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
             const wide_t log = logs[turn * COLUMNS + slip_column(c)];
 #pragma unroll
-            for (int r = 0; r < OWN; r++) weights.at(r, c) = EXP2(weights.at(r, c) - log);
+            for (int r = 0; r < OWN; r++) {
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -log));
+            }
         }
 #if DROPOUT
-        slip_drop<true>(weights, walk, (uint64_t)(batch * walk.heads + other) * walk.queries
+        slip_drop<true>(weights, walk, (uint64_t)(batch * heads + other) * walk.queries
                                        * walk.keys, first, column, seed, base);
 #endif
         if (OF_VALUE) {
@@ -468,6 +459,11 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                 }
             }
             slip_weighted<WIDTH, COLUMNS>(key_sum, slopes, now_queries, staged);
+        }
+        column += COLUMNS;
+        if (column >= all) {
+            column = begin;
+            other++;
         }
     }
     if (OF_KEY) {

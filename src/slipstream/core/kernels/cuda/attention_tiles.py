@@ -77,16 +77,42 @@ SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right
         }
     }
 }
+// The share of a thread in the sum of products of a row of memory and one of a tile; it is summed in
+// the same order where the row FITS vectors and where not.
+template <class P, class Q> SLIP_DEVICE float slip_dot(P x, Q y, int width, bool fits) {
+    float sum = 0;
+#pragma unroll 1
+    for (int f = threadIdx.x % LANES * 8; f < width; f += LANES * 8) {
+        const slip_vector<item_t, 8> a = slip_read<item_t, 8>(x + f, width - f, fits);
+        const slip_vector<item_t, 8> b = slip_read<item_t, 8>(y + f, 8, true);
+#pragma unroll
+        for (int e = 0; e < 8; e++) sum = FUSED(WIDEN(a.get(e)), WIDEN(b.get(e)), sum);
+    }
+    return sum;
+}
 // LINES lines of `width` elements, `step` apart, into shared memory; zeros beyond them.
 template <int LINES, int LENGTH, class P, class Q>
 SLIP_DEVICE void slip_bring(P to, Q from, int64_t step, int64_t left, int width, bool fits) {
-    if (fits) {
+    const int across = LENGTH / 8, down = THREADS / across < 1 ? 1 : THREADS / across;
+    if (fits && THREADS % across == 0 && LINES % down == 0) {
+        // Each thread has one column.  What is not good is not read, wherever it points to.
+        const int own = threadIdx.x / across, column = (int)threadIdx.x % across * 8;
+        const int end = column < width ? (left < LINES ? (int)left : LINES) : 0;
+        P into = to + (own * LINE(LENGTH) + column);
+        Q place = from + (own * step + column);
 #pragma unroll
-        for (int i = threadIdx.x; i < LINES * LENGTH / 8; i += THREADS) {
-            const int line = i / (LENGTH / 8), column = i % (LENGTH / 8) * 8;
+        for (int line = 0; line < LINES; line += down) {
+            slip_copy_16(into + line * LINE(LENGTH), place, own + line < end);
+            place += down * step;
+        }
+        return;
+    }
+    if (fits) {
+#pragma unroll 2
+        for (int i = threadIdx.x; i < LINES * across; i += THREADS) {
+            const int line = i / across, column = i % across * 8;
             const bool good = line < left && column < width;
-            slip_copy_16(to + (line * LINE(LENGTH) + column),
-                         from + (good ? line * step + column : 0), good);
+            slip_copy_16(to + (line * LINE(LENGTH) + column), from + (line * step + column), good);
         }
         return;
     }
@@ -177,6 +203,14 @@ SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right
     }
     __syncwarp();
 }
+template <class P, class Q> SLIP_DEVICE wide_t slip_dot(P x, Q y, int width, bool fits) {
+    wide_t sum = 0;
+    for (int f = threadIdx.x % LANES; f < width; f += LANES) {
+        const wide_t a = x[f], b = y[f];
+        sum = FUSED(a, b, sum);
+    }
+    return sum;
+}
 template <int LINES, int LENGTH, class P, class Q>
 SLIP_DEVICE void slip_bring(P to, Q from, int64_t step, int64_t left, int width, bool fits) {
 #pragma unroll 4
@@ -200,4 +234,82 @@ SLIP_DEVICE void slip_put(P to, int64_t step, slip_tile<N>& tile, int64_t left, 
         }
     }
 }
+"""
+
+# Which weights stay, for both kinds of tiles; four neighbouring keys share a counter.
+DROP = r"""
+#if DROPOUT
+// Which of the four weights of a counter stay: as bernoulli_mask has it.
+SLIP_DEVICE uint32_t slip_stays(const slip_walk& walk, uint64_t counter, uint64_t seed) {
+    const slip_four four = slip_philox(counter, seed);
+    uint32_t bits = 0;
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        bits |= (uint64_t)four.word[e] < (uint64_t)walk.threshold ? 1u << e : 0u;
+    }
+    return bits;
+}
+// Weights that are dropped become negative.  `start`: the number of the head's first weight.
+template <bool BY_KEY, int N>
+SLIP_DEVICE void slip_drop_each(slip_tile<N>& tile, const slip_walk& walk, uint64_t start, int row,
+                                int column, uint64_t seed, uint64_t base) {
+#pragma unroll 1
+    for (int r = 0; r < OWN; r++) {
+#pragma unroll 1
+        for (int c = 0; c < slip_tile<N>::COUNT; c++) {
+            const int first = row + slip_row(r), second = column + slip_column(c);
+            const int i = BY_KEY ? second : first, j = BY_KEY ? first : second;
+            const uint64_t at = start + (uint64_t)i * (uint64_t)walk.keys + (uint64_t)j;
+            const bool stays = slip_stays(walk, base + at / 4, seed) >> (at % 4) & 1;
+            // An index that is not known here would keep the tile out of registers.
+#pragma unroll
+            for (int k = 0; k < OWN; k++) {
+#pragma unroll
+                for (int n = 0; n < slip_tile<N>::COUNT; n++) {
+                    if (k == r && n == c && !stays) tile.at(k, n) = -tile.at(k, n);
+                }
+            }
+        }
+    }
+}
+#if !HALF
+#define slip_drop slip_drop_each
+#else
+// Where the keys are a multiple of four, the threads that hold weights of one counter share it.
+template <bool BY_KEY, int N>
+SLIP_DEVICE void slip_drop(slip_tile<N>& tile, const slip_walk& walk, uint64_t start, int row,
+                           int column, uint64_t seed, uint64_t base) {
+    if (walk.keys % 4) {
+        slip_drop_each<BY_KEY>(tile, walk, start, row, column, seed, base);
+        return;
+    }
+    const int lane = threadIdx.x % 32, line = lane / 4, odd = lane % 2, own = line % 4;
+    // Two threads share counters by a row each, four by a row and a column each.
+    const int high = BY_KEY ? own / 2 : odd, right = BY_KEY ? own % 2 : 0;
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) {
+        const int first = row + ((int)threadIdx.x / 32 * BANDS + m) * 16 + high * 8 + line;
+        uint32_t bits = 0;
+#pragma unroll
+        for (int n = 0; n < N / 8; n++) {
+            const int second = column + n * 8 + lane % 4 * 2 + right;
+            const int i = BY_KEY ? second : first, j = BY_KEY ? first : second;
+            const uint64_t at = start + (uint64_t)i * (uint64_t)walk.keys + (uint64_t)j;
+            bits |= slip_stays(walk, base + at / 4, seed) << (4 * n);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int from = BY_KEY ? (lane & ~12) | e << 2 : (lane & ~1) | e / 2;
+            const uint32_t found = __shfl_sync(0xffffffffu, bits, from);
+            const int bit = BY_KEY ? own : odd * 2 + e % 2;
+#pragma unroll
+            for (int n = 0; n < N / 8; n++) {
+                float& weight = tile.value[m][n][e];
+                if (!(found >> (4 * n + bit) & 1)) weight = -weight;
+            }
+        }
+    }
+}
+#endif
+#endif
 """
