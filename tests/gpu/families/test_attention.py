@@ -14,6 +14,7 @@ from catalogue import host
 
 import slipstream as ss
 from slipstream.core.catalog.table import ops
+from slipstream.core.kernels.cuda.prelude import PRELUDE
 
 attention = ss.nn.functional.scaled_dot_product_attention
 NEAR = {ss.float64: 1e-13, ss.float32: 4e-6, ss.float16: 2e-3, ss.bfloat16: 1.5e-2}
@@ -365,6 +366,35 @@ def test_the_same_bits_every_time() -> None:
                         for x in (out.detach(), *[each.grad for each in operands])])
     for first, second in zip(*results, strict=True):
         np.testing.assert_array_equal(first, second)
+
+
+def sources(dtype: Any, width: int, facts: dict[str, Any], mask: Any) -> list[Any]:
+    """The code of the three kernels of a call."""
+    for op in (ops.attention, ops.attention_slopes):
+        op.plans.clear()
+    Case((1, 2, 2, 16, 16, width, width), dtype, **facts).check(mask)
+    (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
+                                                                  ops.attention_slopes)]
+    return [launch.code for launch in (forward.binding, *backward.kernel.launches)]
+
+
+@pytest.mark.parametrize("facts", [{"is_causal": True}, {}], ids=["causal", "masked"])
+@pytest.mark.parametrize("width", [64, 128, 256])
+@pytest.mark.parametrize("dtype", [ss.bfloat16, ss.float32], ids=lambda each: each.name)
+def test_nothing_is_spilled(dtype: Any, width: int, facts: dict[str, Any]) -> None:
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+    options = [b"--gpu-architecture=sm_90", b"--fmad=false", b"--std=c++17",
+               b"--device-as-default-execution-space", b"--ptxas-options=-v"]
+    for code in sources(dtype, width, facts, None if facts else mask_of("bool", 16, 16)):
+        _, program = nvrtc.nvrtcCreateProgram((PRELUDE + code.source).encode(), b"kernel.cu", 0,
+                                              [], [])
+        done, = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, log)
+        nvrtc.nvrtcDestroyProgram(program)
+        assert done == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
+        assert b" 0 bytes spill stores" in log, log.decode()
 
 
 # -- what is refused ------------------------------------------------------------------------------

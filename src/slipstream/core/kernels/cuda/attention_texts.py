@@ -32,6 +32,19 @@ SLIP_DEVICE int64_t slip_start(const slip_walk& walk, const slip_side& side, int
     }
     return start + batch * side.batch[0];
 }
+// Memory is read before this or after it, as it is written.
+SLIP_DEVICE void slip_in_turn() {
+#ifndef SLIP_SIMULATED
+    asm volatile("" ::: "memory");
+#endif
+}
+// A number that the compiler must take as new: what is made of it is not kept from step to step.
+SLIP_DEVICE int slip_anew(int x) {
+#ifndef SLIP_SIMULATED
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
 template <int N> SLIP_DEVICE void slip_clear(slip_tile<N>& tile) {
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
@@ -71,6 +84,10 @@ SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, 
     if (!FOLDED) slip_scale(tile, (wide_t)(walk.scale * LOG2_E));
     if (!MASK && !edge) return;
     const int keys = (int)walk.keys, queries = (int)walk.queries;
+    if (MASK) {
+        row = slip_anew(row);
+        column = slip_anew(column);
+    }
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
         const int first = row + slip_row(r);
@@ -95,6 +112,8 @@ SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, 
 #endif
             if (!counts) tile.at(r, c) = -INFINITY;
         }
+        // What is asked of the mask at once has to fit the registers.
+        if (MASK) slip_in_turn();
     }
 }
 template <int N> SLIP_DEVICE void slip_keep_positive(slip_tile<N>& tile) {

@@ -290,7 +290,7 @@ SLIP_DEVICE void slip_drop(slip_tile<N>& tile, const slip_walk& walk, uint64_t s
     for (int m = 0; m < BANDS; m++) {
         const int first = row + ((int)threadIdx.x / 32 * BANDS + m) * 16 + high * 8 + line;
         uint32_t bits = 0;
-#pragma unroll
+#pragma unroll 2
         for (int n = 0; n < N / 8; n++) {
             const int second = column + n * 8 + lane % 4 * 2 + right;
             const int i = BY_KEY ? second : first, j = BY_KEY ? first : second;
