@@ -1,8 +1,9 @@
 # cython: annotation_typing=False
-"""Attention: by products and a softmax, or, on a CUDA device, in one kernel that keeps no scores."""
+"""Attention: by products and a softmax, or, on CUDA devices, in one kernel that keeps no scores."""
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -205,15 +206,23 @@ def _slopes_shape(call: Any) -> Any:
     return [_like(spec, spec.shape[-1]) for spec in specs]
 
 
-def _upstream(g: Any, query: Any, key: Any, value: Any, mask: Any, seed: Any, base: Any,
-              dropout_p: Any, is_causal: Any, scale: Any, out: Any, out_1: Any) -> Any:
+# What the gradients are made of, in the order in which `_upstream` takes it.
+_KNOWN = ("g", "query", "key", "value", "out", "out_1", "mask", "seed", "base", "dropout_p",
+          "is_causal", "scale")
+
+
+def _upstream(g: Any, *known: Any) -> Any:
     """The gradients by query, key and value."""
-    facts = (seed, base, dropout_p, is_causal, scale)
     if modes.current().grad_enabled:
-        return _slopes(g, query, key, value, mask, *facts)
+        query, key, value, _, _, *rest = known
+        return _slopes(g, query, key, value, *rest)
     if g.spec.strides[-1] != 1:
         g = ops.contiguous.call((g,), None)
-    return ops.attention_slopes.call((g, query, key, value, out, out_1, mask, *facts), None)
+    return ops.attention_slopes.call((g, *known), None)
+
+
+_upstream.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
+    inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in _KNOWN])
 
 
 def _slopes(g: Any, query: Any, key: Any, value: Any, mask: Any, *facts: Any) -> Any:

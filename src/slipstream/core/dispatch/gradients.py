@@ -2,10 +2,10 @@
 
 An entry's gradient is a formula for each differentiable parameter, over ``g`` (the gradient of
 the result), the op's parameters, ``out`` (the result), ``out_1`` (the second result, without its
-history) and ``<parameter>_spec``.  What it names is what the tape saves.  First order: the formulas of all inputs that want gradients are traced into
-one program with several results, an op of its own that the door calls like any other.  Where a
-formula calls more than primitives (views, products), and under ``create_graph``, the same
-functions are called with tensors.
+history) and ``<parameter>_spec``.  What it names is what the tape saves.  First order: the formulas
+of all inputs that want gradients are traced into one program with several results, an op of its
+own that the door calls like any other.  Where a formula calls more than primitives (views,
+products), and under ``create_graph``, the same functions are called with tensors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attention on the device in tiles: softmax(query @ key^T * scale + mask) @ value, and its gradient.
+"""Attention on the device in tiles: softmax(query @ key^T * scale + mask) @ value, and its slopes.
 
 16-bit floats go through matrix instructions (sm_80 and later), float32 and float64 through exact
 fused multiply-adds.  No score is ever written to memory.
@@ -14,8 +14,8 @@ from typing import Any
 from slipstream.core.kernels.cuda import elements
 from slipstream.core.kernels.cuda.attention_texts import COMMON, FORWARD, KEYS, QUERIES
 from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF_TILES, WHOLE_TILES
-from slipstream.core.kernels.cuda.random import STREAM
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
+from slipstream.core.kernels.cuda.random import STREAM
 from slipstream.core.kernels.cuda.walks import address, blocks, merged
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
 from slipstream.core.native.drivers import drivers
@@ -33,16 +33,15 @@ EVERYWHERE = 99 << 10
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Warps of a block, bands of 16 rows of a warp, columns of a tile, tiles in flight, blocks that
+    """Columns of a tile, bands of 16 rows of a warp, warps of a block, tiles that are there at once.
 
-    a multiprocessor shall hold.  Without matrix instructions there are 8 warps, and ``rows`` rows.
+    Without matrix instructions a block has ``rows`` rows.
     """
 
     columns: int
     bands: int = 1
     warps: int = 4
     stages: int = 2
-    resident: int = 1
     rows: int = 0
 
 
@@ -159,7 +158,7 @@ class Attention:
             "RANK": len(self.shape), "WIDTH": padded(self.width), "DEPTH": padded(self.depth),
             "OWN_WIDTH": self.width, "OWN_DEPTH": self.depth, "COLUMNS": tiling.columns,
             "BANDS": tiling.bands, "WARPS": tiling.warps, "THREADS": 32 * tiling.warps,
-            "STAGES": tiling.stages, "RESIDENT": tiling.resident, "APART": int(apart),
+            "STAGES": tiling.stages, "APART": int(apart),
             "MASKED": ", const mask_t* mask" if kind else "",
             "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
             "HALF": int(self.half), "FOLDED": int(self.scale > 0 and kind < 2),
@@ -168,8 +167,9 @@ class Attention:
             facts.update({"ROWS": tiling.rows, "EXP2": "exp2" if double else "exp2f"})
         head = "".join(f"#define {word} {meaning}\n" for word, meaning in facts.items())
         stored = "uint8_t" if mask is None else elements.STORED[mask.name]
-        return KernelCode(name, f"{elements.typed(self.dtype)}typedef {stored} mask_t;\n{head}"
-                          f"{MATRIX + HALF_TILES if self.half else WHOLE_TILES}{COMMON}{DROP}{text}")
+        tiles = MATRIX + HALF_TILES if self.half else WHOLE_TILES
+        return KernelCode(name, f"{elements.typed(self.dtype)}typedef {stored} mask_t;\n"
+                          f"{head}{tiles}{COMMON}{DROP}{text}")
 
     def launch(self, name: str, text: str) -> Launch:
         """The launch of a kernel over all heads."""

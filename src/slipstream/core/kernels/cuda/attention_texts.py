@@ -5,13 +5,13 @@ and the sum of weights under it (M. Milakov, N. Gimelshein, "Online normalizer c
 softmax", 2018; T. Dao et al., "FlashAttention", 2022).  Backward makes the weights again from the
 saved logarithm of each row's sum: with P the weights, dP = dO V^T and D = the row sums of dO * O,
 dS = P * (dP - D); dV = P^T dO, dQ = scale dS K, dK = scale dS^T Q.  One kernel walks the keys for
-blocks of queries and leaves D, the next walks the queries for blocks of keys: nothing is added up by
-two blocks, so that the order of sums depends on sizes only.
+blocks of queries and leaves D, the next walks the queries for blocks of keys: nothing is added up
+by two blocks, so that the order of sums depends on sizes only.
 """
 
 from __future__ import annotations
 
-# Scores are logarithms to base 2 until the rows' sums are stored.  MASK is 0, 1 (bool) or 2 (added).
+# Scores are logarithms to base 2 until the rows' sums are stored; MASK is 0, 1 (bool), 2 (added).
 COMMON = r"""
 #define LOG2_E 1.4426950408889634
 #define LN_2 0.69314718055994531
@@ -162,7 +162,7 @@ _STEP = r"""
 """
 
 FORWARD = r"""
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+extern "C" __global__ void __launch_bounds__(THREADS)
 slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* key,
                const item_t* value MASKED, uint64_t seed, uint64_t base, const slip_walk walk) {
 """ + _OWN + r"""
@@ -265,7 +265,7 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
 """
 
 QUERIES = r"""
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+extern "C" __global__ void __launch_bounds__(THREADS)
 slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const item_t* query,
                        const item_t* key, const item_t* value MASKED, const item_t* out,
                        const wide_t* logsum, uint64_t seed, uint64_t base, const slip_walk walk) {
@@ -500,7 +500,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                         walk.fits && slip_aligned<item_t>(value_grad, 16));
     }
 }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+extern "C" __global__ void __launch_bounds__(THREADS)
 slip_attention_keys(item_t* key_grad, item_t* value_grad, const item_t* grad, const item_t* query,
                     const item_t* key, const item_t* value MASKED, const wide_t* logsum,
                     const wide_t* sums, uint64_t seed, uint64_t base, const slip_walk walk) {

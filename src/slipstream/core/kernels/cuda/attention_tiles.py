@@ -1,8 +1,8 @@
 """Tiles of attention's kernels: how threads share a tile, and the two products over tiles.
 
 Either way a thread holds OWN rows of its block's ROWS, ``slip_row(r)``, and of each of them the
-columns ``slip_column(c)``; LANES neighbouring threads share a row.  What is in shared memory lies in
-lines of a few elements more than there are columns, so that threads meet in no bank.
+columns ``slip_column(c)``; LANES neighbouring threads share a row.  What is in shared memory lies
+in lines of a few elements more than there are columns, so that threads meet in no bank.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right
         }
     }
 }
-// The share of a thread in the sum of products of a row of memory and one of a tile; it is summed in
-// the same order where the row FITS vectors and where not.
+// The share of a thread in the sum of products of a row of memory and one of a tile; it is summed
+// in the same order where the row fits vectors and where not.
 template <class P, class Q> SLIP_DEVICE float slip_dot(P x, Q y, int width, bool fits) {
     float sum = 0;
 #pragma unroll 1

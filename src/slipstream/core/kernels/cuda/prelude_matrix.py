@@ -1,9 +1,10 @@
 """Matrix instructions, and copies into shared memory that do not wait, for the kernels that ask.
 
-m16n8k16 of 16-bit floats with sums in float32 (PTX ISA, "Warp-level matrix instructions"): lane l of
-a warp holds of the left side (16 x 16) rows l / 4 and l / 4 + 8, of the right side (16 x 8) column
-l / 4, of the result rows l / 4 and l / 4 + 8 and columns 2 (l % 4) and the next.  Simulated, the
-lanes lay their words before each other and sum in the order of k; a card sums in an order of its own.
+m16n8k16 of 16-bit floats with sums in float32 (PTX ISA, "Warp-level matrix instructions"): lane l
+of a warp holds of the left side (16 x 16) rows l / 4 and l / 4 + 8, of the right side (16 x 8)
+column l / 4, of the result rows l / 4 and l / 4 + 8 and columns 2 (l % 4) and the next.  Simulated,
+the lanes lay their words before each other and sum in the order of k; a card sums in an order of
+its own.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ template <class P> SLIP_DEVICE void slip_left(uint32_t (&word)[4], P tile, int s
     const int lane = threadIdx.x % 32;
     slip_matrices(word, tile + (lane % 16 * step + lane / 16 * 8));
 }
-// Two right sides, of columns 0 to 7 and 8 to 15.  A line of the tile is a column of them, or, where
-// they lie TURNED, a row.
+// Two right sides, of columns 0 to 7 and 8 to 15.  A line of the tile is a column of them, or,
+// where they lie TURNED, a row.
 template <bool TURNED, class P> SLIP_DEVICE void slip_right(uint32_t (&word)[4], P tile, int step) {
     const int lane = threadIdx.x % 32, low = lane % 8, middle = lane / 8 % 2 * 8;
     const int high = lane / 16 * 8;
