@@ -67,11 +67,18 @@ def _weights(query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float
     """softmax(query @ key^T * scale + mask); zeros in a row without any key."""
     scores = ops.matmul.call((query * scale, turned(key)), None)
     scores = _masked(scores, attn_mask, is_causal)
-    if attn_mask is None or not scores.spec.shape[-1]:
+    if attn_mask is None or not attn_mask.spec.numel:
         return ops.softmax.call((scores, -1), None)
-    dead = scores.detach().amax(-1, keepdim=True) == -math.inf
+    dead = _without_keys(attn_mask)
     weights = ops.softmax.call((ops.where.call((dead, 0, scores), None), -1), None)
     return ops.where.call((dead, 0, weights), None)
+
+
+def _without_keys(attn_mask: Any) -> Any:
+    """Rows of a mask in which no key takes part."""
+    if attn_mask.spec.dtype is dtypes.bool_:
+        return ops.logical_not.call((ops.any.call((attn_mask, -1, True), None),), None)
+    return ops.detach.call((attn_mask,), None).amax(-1, keepdim=True) == -math.inf
 
 
 def _widened(*tensors: Any) -> list[Any]:

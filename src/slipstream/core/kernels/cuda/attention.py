@@ -33,7 +33,7 @@ EVERYWHERE = 99 << 10
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Columns of a tile, bands of 16 rows of a warp, warps of a block, tiles that are there at once.
+    """Columns of a tile, bands of 16 rows a warp, warps of a block, tiles that are there at once.
 
     Without matrix instructions a block has ``rows`` rows.
     """
