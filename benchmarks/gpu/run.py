@@ -24,7 +24,7 @@ except ModuleNotFoundError:
 from rich.console import Console
 from rich.table import Table
 
-from gpu import devices, hosts, tables
+from gpu import attention, devices, hosts, tables
 from gpu.timing import Row
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -32,6 +32,7 @@ PARTS = {
     "adds": hosts.adds, "backwards": hosts.backwards, "training": hosts.training,
     "replay": hosts.replay, "changing": hosts.changing, "bandwidth": devices.bandwidth,
     "epilogues": devices.epilogues, "overlap": devices.overlap, "custom": devices.custom,
+    "attention": attention.attention,
 }
 
 

@@ -202,6 +202,22 @@ def test_attention_weights_and_outputs_agree() -> None:
     assert weights[1, :, 3:].abs().max().item() == 0
 
 
+@pytest.mark.parametrize("kind", ["bool", "added"])
+def test_a_query_without_any_key_gives_zeros(kind: str) -> None:
+    q, k, v = [made(n, 1, 2, 3, 4).requires_grad_() for n in (19, 20, 21)]
+    mask = ss.ones(3, 3, dtype=ss.bool)
+    mask[1] = False
+    if kind == "added":
+        mask = ss.zeros(3, 3, dtype=ss.float64).masked_fill(~mask, -math.inf)
+    out = F.scaled_dot_product_attention(q, k, v, mask)
+    out.sum().backward()
+    assert not out[:, :, 1].any()
+    assert not q.grad[:, :, 1].any()
+    assert all(each.grad.isfinite().all() for each in (q, k, v))
+    seen = F.scaled_dot_product_attention(q, k, v)
+    assert ss.allclose(out[:, :, 0], seen[:, :, 0])
+
+
 def test_a_causal_encoder_does_not_look_ahead() -> None:
     layer = ss.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
     stack = ss.nn.TransformerEncoder(layer, 2)

@@ -1,17 +1,28 @@
 # cython: annotation_typing=False
-"""Attention."""
+"""Attention: by products and a softmax, or, on CUDA devices, in one kernel that keeps no scores."""
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
 import numpy as np
 
 from slipstream.core.catalog import reasons
+from slipstream.core.catalog.products import turned
 from slipstream.core.catalog.table import define, ops
-from slipstream.core.dispatch.entry import COMPOUND, Entry
-from slipstream.core.vocab import dtypes
+from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
+from slipstream.core.engine.tape import tape
+from slipstream.core.kernels.cpu.philox import philox
+from slipstream.core.shapes.broadcast import broadcast_shapes
+from slipstream.core.shapes.strides import dense_strides
+from slipstream.core.vocab import dtypes, optional
+from slipstream.core.vocab.generators import Generator, defaults
+from slipstream.core.vocab.modes import modes
+
+# What the kernel takes: elements of a head's vectors, queries and keys, blocks of a launch.
+WIDEST, LONGEST, MOST_ROWS = 256, 1 << 30, 1 << 35
 
 
 def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
@@ -33,6 +44,7 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
                            f"but got {attn_mask.spec.dtype.name}")
 
 
+# -- by products and a softmax -------------------------------------------------------------------
 def _repeated(query: Any, tensor: Any) -> Any:
     """A head of keys or values for each head of queries."""
     times = query.spec.shape[-3] // max(tensor.spec.shape[-3], 1)
@@ -51,30 +63,226 @@ def _masked(scores: Any, attn_mask: Any, is_causal: bool) -> Any:
     return scores + ops.cast.call((attn_mask, scores.spec.dtype), None)
 
 
-def _attention(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
-    dropout_p, is_causal, scale, enable_gqa = facts
-    _check(query, key, value, attn_mask, is_causal)
-    own = query.spec.dtype
+def _weights(query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float) -> Any:
+    """softmax(query @ key^T * scale + mask); zeros in a row without any key."""
+    scores = ops.matmul.call((query * scale, turned(key)), None)
+    scores = _masked(scores, attn_mask, is_causal)
+    if attn_mask is None or not attn_mask.spec.numel:
+        return ops.softmax.call((scores, -1), None)
+    dead = _without_keys(attn_mask)
+    weights = ops.softmax.call((ops.where.call((dead, 0, scores), None), -1), None)
+    return ops.where.call((dead, 0, weights), None)
+
+
+def _without_keys(attn_mask: Any) -> Any:
+    """Rows of a mask in which no key takes part."""
+    if attn_mask.spec.dtype is dtypes.bool_:
+        return ops.logical_not.call((ops.any.call((attn_mask, -1, True), None),), None)
+    return ops.detach.call((attn_mask,), None).amax(-1, keepdim=True) == -math.inf
+
+
+def _widened(*tensors: Any) -> list[Any]:
+    """Scores and weights of narrow floats are not rounded in between."""
+    own = tensors[0].spec.dtype
     if own.kind == "float" and own.itemsize < 4:
-        # Scores and weights are not rounded in between.
-        query, key, value = [ops.to_dtype.call((each, dtypes.float32), None)
-                             for each in (query, key, value)]
+        return [ops.to_dtype.call((each, dtypes.float32), None) for each in tensors]
+    return list(tensors)
+
+
+def _by_products(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
+    dropout_p, is_causal, scale, enable_gqa = facts
+    own = query.spec.dtype
+    query, key, value = _widened(query, key, value)
     if enable_gqa:
         key, value = _repeated(query, key), _repeated(query, value)
-    if scale is None:
-        scale = 1.0 / math.sqrt(query.spec.shape[-1]) if query.spec.shape[-1] else 1.0
-    scores = ops.matmul.call((query * scale, key.transpose(-2, -1)), None)
-    scores = _masked(scores, attn_mask, is_causal)
-    weights = ops.softmax.call((scores, -1), None)
-    if attn_mask is not None and attn_mask.spec.dtype is dtypes.bool_:
-        # A row without any key gives zeros, not nan.
-        dead = ops.logical_not.call((ops.any.call((attn_mask, -1, True), None),), None)
-        weights = ops.where.call((dead, 0, weights), None)
+    weights = _weights(query, key, attn_mask, is_causal, scale)
     if dropout_p:
         weights = ops.dropout.call((weights, dropout_p, True), None)
     return ops.cast.call((ops.matmul.call((weights, value), None), own), None)
 
 
+# -- in one kernel -------------------------------------------------------------------------------
+def _lead(query: Any, key: Any, value: Any, enable_gqa: bool) -> Any:
+    """Batch dims, heads of queries and heads of keys; None where the kernel has no such form."""
+    q, k, v = query.spec.shape, key.spec.shape, value.spec.shape
+    if q[-1] != k[-1] or k[-2] != v[-2] or max(q[-1], v[-1]) > WIDEST:
+        return None
+    heads = [shape[-3] if len(shape) > 2 else 1 for shape in (q, k, v)]
+    try:
+        batch = broadcast_shapes(*[shape[:-3] for shape in (q, k, v)])
+        if not enable_gqa:
+            (head,) = broadcast_shapes(*[(each,) for each in heads])
+            return batch, head, head
+    except (RuntimeError, ValueError):
+        return None
+    if heads[1] != heads[2] or not heads[1] or heads[0] % heads[1]:
+        return None
+    return batch, heads[0], heads[1]
+
+
+def _mask_fits(attn_mask: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a mask is broadcast to the scores, and asks for no gradient."""
+    if attn_mask is None:
+        return True
+    if modes.current().grad_enabled and tape.requires_grad(attn_mask):
+        return False
+    try:
+        return broadcast_shapes(attn_mask.spec.shape, shape) == shape
+    except (RuntimeError, ValueError):
+        return False
+
+
+def _lead_if_tiled(query: Any, key: Any, value: Any, attn_mask: Any, enable_gqa: bool) -> Any:
+    """What `_lead` finds where the kernel takes a call; else None."""
+    spec = query.spec
+    tensors = [each for each in (query, key, value, attn_mask) if each is not None]
+    if spec.device.type != "cuda" or any(each.spec.device is not spec.device for each in tensors):
+        return None
+    if spec.dtype.kind != "float" or any(each.spec.numel == 0 for each in tensors):
+        return None
+    lead = _lead(query, key, value, enable_gqa)
+    if lead is None or max(spec.shape[-2], key.spec.shape[-2]) >= LONGEST:
+        return None
+    rows = (*lead[0], lead[1], spec.shape[-2])
+    if math.prod(rows) >= MOST_ROWS or not _mask_fits(attn_mask, (*rows, key.spec.shape[-2])):
+        return None
+    kernels = optional.load("core.kernels.cuda.attention")
+    return lead if kernels.supports(spec.device, spec.dtype) else None
+
+
+def _lined(tensor: Any, lead: tuple[int, ...]) -> Any:
+    """With these leading dims, and elements of a row next to each other."""
+    shape = (*lead, *tensor.spec.shape[-2:])
+    if tensor.spec.shape != shape:
+        tensor = ops.expand.call((tensor, shape), None)
+    return tensor if tensor.spec.strides[-1] == 1 else ops.contiguous.call((tensor,), None)
+
+
+def _stream(query: Any, shape: tuple[int, ...], dropout_p: float) -> tuple[int, int]:
+    """Seed and first counter of the numbers that bernoulli_mask of the weights would draw."""
+    if not dropout_p:
+        return 0, 0
+    draws = philox.draws(math.prod(shape), dtypes.bool_, "bernoulli")
+    return defaults.of(query.spec.device).draw(draws)
+
+
+def _tiled(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
+    dropout_p, is_causal, scale, (batch, heads, key_heads) = facts
+    flat = all(each.spec.ndim == 2 for each in (query, key, value))
+    query = _lined(query, (*batch, heads))
+    key, value = _lined(key, (*batch, key_heads)), _lined(value, (*batch, key_heads))
+    shape = (*query.spec.shape[:-1], key.spec.shape[-2])
+    seed, base = _stream(query, shape, dropout_p)
+    out = ops.attention.call((query, key, value, attn_mask, seed, base, dropout_p, is_causal,
+                              scale), None)[0]
+    return ops.squeeze.call((out, 0), None) if flat else out
+
+
+def _attention(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
+    dropout_p, is_causal, scale, enable_gqa = facts
+    _check(query, key, value, attn_mask, is_causal)
+    if not 0.0 <= dropout_p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+    if scale is None:
+        scale = 1.0 / math.sqrt(query.spec.shape[-1]) if query.spec.shape[-1] else 1.0
+    lead = _lead_if_tiled(query, key, value, attn_mask, enable_gqa)
+    if lead is None:
+        return _by_products(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    return _tiled(query, key, value, attn_mask, float(dropout_p), bool(is_causal), float(scale),
+                  lead)
+
+
+def _like(spec: Any, width: int) -> Any:
+    """A result in the order of an operand's dims, elements of a row next to each other.
+
+    Heads that were split from rows are so joined again without a copy.
+    """
+    shape = (*spec.shape[:-1], width)
+    order = sorted(range(spec.ndim - 2, -1, -1), key=lambda dim: spec.strides[dim])
+    return spec.dtype, shape, dense_strides(shape, (spec.ndim - 1, *order))
+
+
+def _shape(call: Any) -> Any:
+    query, value = call.spec("query"), call.spec("value")
+    sums = dtypes.float64 if query.dtype.itemsize == 8 else dtypes.float32
+    return [_like(query, value.shape[-1]), (sums, query.shape[:-1])]
+
+
+def _slopes_shape(call: Any) -> Any:
+    specs = [call.spec(name) for name in ("query", "key", "value")]
+    return [_like(spec, spec.shape[-1]) for spec in specs]
+
+
+# What the gradients are made of, in the order in which `_upstream` takes it.
+_KNOWN = ("g", "query", "key", "value", "out", "out_1", "mask", "seed", "base", "dropout_p",
+          "is_causal", "scale")
+
+
+def _upstream(g: Any, *known: Any) -> Any:
+    """The gradients by query, key and value."""
+    if modes.current().grad_enabled:
+        query, key, value, _, _, *rest = known
+        return _slopes(g, query, key, value, *rest)
+    if g.spec.strides[-1] != 1:
+        g = ops.contiguous.call((g,), None)
+    return ops.attention_slopes.call((g, *known), None)
+
+
+_upstream.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
+    inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in _KNOWN])
+
+
+def _slopes(g: Any, query: Any, key: Any, value: Any, mask: Any, *facts: Any) -> Any:
+    """The same by operations that can be differentiated again.
+
+    With W the weights: dV = W^T g, dS = W (dW - sum(W dW)), dQ = dS K scale, dK = dS^T Q scale.
+    """
+    seed, base, dropout_p, is_causal, scale = facts
+    specs = [each.spec for each in (query, key, value)]
+    g, query, key, value = _widened(g, query, key, value)
+    key, value = _repeated(query, key), _repeated(query, value)
+    weights = used = _weights(query, key, mask, is_causal, scale)
+    slope = ops.matmul.call((g, turned(value)), None)
+    if dropout_p:
+        generator = Generator(weights.spec.device).manual_seed(seed)
+        generator.set_offset(base)
+        kept = ops.bernoulli_mask.call((weights, 1.0 - dropout_p, generator), None)
+        factor = 1.0 / (1.0 - dropout_p) if dropout_p < 1.0 else 0.0
+        used = ops.masked_scale.call((weights, kept, factor), None)
+        slope = ops.masked_scale.call((slope, kept, factor), None)
+    slope = weights * (slope - (weights * slope).sum(-1, keepdim=True)) * scale
+    results = (ops.matmul.call((slope, key), None), ops.matmul.call((turned(slope), query), None),
+               ops.matmul.call((turned(used), g), None))
+    return tuple([_gathered(each, spec) for each, spec in zip(results, specs, strict=True)])
+
+
+def _gathered(slope: Any, spec: Any) -> Any:
+    """A gradient summed over the heads that share one, in the dtype of its operand."""
+    if slope.spec.shape != spec.shape:
+        *batch, heads, rows, width = spec.shape
+        slope = ops.reshape.call((slope, (*batch, heads, -1, rows, width)), None).sum(-3)
+    return ops.cast.call((slope, spec.dtype), None)
+
+
+_FACTS = "Number seed, Number base, float dropout_p, bool is_causal, float scale"
+define(Entry(
+    f"attention(Tensor query, Tensor key, Tensor value, Tensor? mask, {_FACTS})", LIBRARY,
+    shape=_shape, upstream=_upstream,
+    gradient={"query": lambda g: g[0], "key": lambda g: g[1], "value": lambda g: g[2]},
+    path="", method=False, dtypes=("float",),
+    doc="softmax(query @ key^T * scale + mask) @ value of heads (..., H, L, E), (..., H', S, E) "
+        "and (..., H', S, E'), and the logarithms of the sums of e^score (..., H, L).",
+), cuda="attention.forward")
+define(Entry(
+    "attention_slopes(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor out, "
+    f"Tensor logsumexp, Tensor? mask, {_FACTS})", LIBRARY, shape=_slopes_shape, path="",
+    method=False, dtypes=("float",),
+    doc="The gradients of attention by query, key and value; nothing is added up by several "
+        "blocks, so that they are the same every time.",
+), cuda="attention.backward")
+
+
+# -- what users call -----------------------------------------------------------------------------
 def _reference(q: Any, k: Any, v: Any, mask: Any = None, is_causal: bool = False) -> Any:
     scores = q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])
     if is_causal:
@@ -101,6 +309,8 @@ define(Entry(
     samples=_samples, reference=_reference,
     exceptions=reasons.ROUNDED,
     doc="softmax(query @ key^T * scale + mask) @ value, over the last two dims; a bool mask says "
-        "which keys take part, another is added; scale is 1 / sqrt(width) by default.",
+        "which keys take part, another is added; scale is 1 / sqrt(width) by default. A query "
+        "without any key gives zeros. On CUDA one kernel forward and two backward, which keep no "
+        "scores, for heads up to 256 wide and masks that want no gradient.",
     autocast="lower",
 ))

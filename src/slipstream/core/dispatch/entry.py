@@ -36,7 +36,8 @@ class Entry:
     promotion: (call) -> (dtype computed in, dtype of the result, or a tuple of these): a rule of
         `promotion`.
     gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
-        parameters, ``out`` and ``<parameter>_spec``; what a formula names is what is saved.
+        parameters, ``out``, ``out_1`` (the second result) and ``<parameter>_spec``; what a formula
+        names is what is saved.
     joint: where gradients share what they compute but are no one program: (dtype by name of each
         input that wants one, in order; what is known by name) -> their gradients, or None where
         the formulas shall be taken.

@@ -1,11 +1,11 @@
 """Gradients as formulas: what a rule saves, and how it runs as one plan.
 
 An entry's gradient is a formula for each differentiable parameter, over ``g`` (the gradient of
-the result), the op's parameters, ``out`` (the result) and ``<parameter>_spec``.  What it names is
-what the tape saves.  First order: the formulas of all inputs that want gradients are traced into
-one program with several results, an op of its own that the door calls like any other.  Where a
-formula calls more than primitives (views, products), and under ``create_graph``, the same
-functions are called with tensors.
+the result), the op's parameters, ``out`` (the result), ``out_1`` (the second result, without its
+history) and ``<parameter>_spec``.  What it names is what the tape saves.  First order: the formulas
+of all inputs that want gradients are traced into one program with several results, an op of its
+own that the door calls like any other.  Where a formula calls more than primitives (views,
+products), and under ``create_graph``, the same functions are called with tensors.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class FormulaRule(Rule):
         self.wanted = tuple([names[position] for position in positions])
         self.joint = op.entry.joint if len(positions) > 1 else None
         self.saves_output = "out" in wanted
+        self.saves_second = "out_1" in wanted
         tensors: list[tuple[int, bool]] = []
         others: list[tuple[int, bool]] = []
         for place, name in enumerate(names):
@@ -91,6 +92,7 @@ class FormulaRule(Rule):
         self.sources = {"g": G, "grads": GRADS, "out": RESULT, "result_dtypes": DTYPES}
         for place, position in enumerate(self.saves):
             self.sources[names[position]] = place
+        self.sources["out_1"] = len(self.saves)
         for place, (position, spec) in enumerate(others):
             self.sources[f"{names[position]}_spec" if spec else names[position]] = KEPT + place
         self.calls = [(formula, self.sources_of(parameters_of(formula)))
@@ -173,7 +175,8 @@ class FormulaRule(Rule):
     def _known(self, node: Node, grads: list[Any], held: list[Any]) -> dict[str, Any]:
         """Everything that a formula may ask for, by name."""
         return {name: self._value(source, node, grads, held)
-                for name, source in self.sources.items() if name != "out" or self.saves_output}
+                for name, source in self.sources.items()
+                if (name != "out" or self.saves_output) and (name != "out_1" or self.saves_second)}
 
     def _make_program(self, node: Node, grads: list[Any], held: list[Any]) -> None:
         program = gradient_op(self, self._known(node, grads, held))

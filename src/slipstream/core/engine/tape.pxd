@@ -8,6 +8,7 @@ cdef class Rule:
     cdef public tuple saves
     cdef public tuple keeps
     cdef public bint saves_output
+    cdef public bint saves_second
     cdef public bint materializes
     cdef public bint follows_base
     cpdef list apply(self, Node node, list grads, bint create_graph)
@@ -43,6 +44,8 @@ cdef class Tape:
     cdef object _lead(self, Node node, list tensors)
     cdef object _belong(self, TensorBase out, Node node, int place)
     cdef object _save_output(self, Node node, TensorBase out)
+    cdef object _save_second(self, Node node, TensorBase out)
+    cdef SavedTensor _bare(self, TensorBase out)
     cdef SavedTensor _saved(self, TensorBase tensor, bint is_output)
     cpdef Node make_node(self, Rule rule, object values, ModeState state)
     cdef object _save(self, object value)

@@ -29,7 +29,8 @@ class Rule:
 
     ``differentiable``: positions of the arguments that get gradients, in the order of the edges;
     ``saves``: positions of the tensors that the formulas name; ``keeps``: (position, whether only
-    its spec) of the other arguments they name; ``saves_output``: whether they name the result.
+    its spec) of the other arguments they name; ``saves_output``: whether they name the result,
+    ``saves_second`` the second one, which is saved after the arguments.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Rule:
     saves: tuple[int, ...]
     keeps: tuple[tuple[int, bool], ...]
     saves_output: bool
+    saves_second: bool
     materializes: bool
     follows_base: bool
 
@@ -46,6 +48,7 @@ class Rule:
         self.saves = ()
         self.keeps = ()
         self.saves_output = False
+        self.saves_second = False
         # Whether missing gradients of outputs reach ``apply`` as zeros.
         self.materializes = True
         # Whether outputs that are views may take a new history of their base's.
@@ -266,6 +269,8 @@ class Tape:
         rule: Rule = node.rule
         if rule.saves_output:
             self._save_output(node, outs[0])
+        if rule.saves_second:
+            self._save_second(node, outs[1])
 
     def _belong(self, out: TensorBase, node: Node, place: cython.int) -> None:
         """Make a tensor an output of a node."""
@@ -277,12 +282,20 @@ class Tape:
             out.record = record
 
     def _save_output(self, node: Node, out: TensorBase) -> None:
-        """Save an output without its record, so that the node does not hold itself."""
+        """Save the first output."""
+        node.extra = self._bare(out)
+
+    def _save_second(self, node: Node, out: TensorBase) -> None:
+        """Save the second output after the arguments."""
+        node.saved = (*node.saved, self._bare(out))  # type: ignore[misc]  # nothing was freed yet
+
+    def _bare(self, out: TensorBase) -> SavedTensor:
+        """An output saved without its record, so that the node does not hold itself."""
         bare: TensorBase = TensorBase.__new__(TensorBase)
         bare.spec = out.spec
         bare.storage = out.storage
         bare.offset = out.offset
-        node.extra = self._saved(bare, True)
+        return self._saved(bare, True)
 
     def record(self, rule: Rule, values: Any, outs: tuple[Any, ...], state: ModeState) -> Node:
         """Record a call whose results are new tensors."""
@@ -308,6 +321,8 @@ class Tape:
             place += 1
         if rule.saves_output:
             self._save_output(node, outs[0])
+        if rule.saves_second:
+            self._save_second(node, outs[1])
         return node
 
     def record_short(self, plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],

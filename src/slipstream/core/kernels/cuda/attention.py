@@ -1,0 +1,243 @@
+"""Attention on the device in tiles: softmax(query @ key^T * scale + mask) @ value, and its slopes.
+
+16-bit floats go through matrix instructions (sm_80 and later), float32 and float64 through exact
+fused multiply-adds.  No score is ever written to memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from slipstream.core.kernels.cuda import elements
+from slipstream.core.kernels.cuda.attention_texts import COMMON, FORWARD, KEYS, QUERIES
+from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF_TILES, WHOLE_TILES
+from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
+from slipstream.core.kernels.cuda.random import STREAM
+from slipstream.core.kernels.cuda.walks import address, blocks, merged
+from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
+from slipstream.core.native.drivers import drivers
+from slipstream.core.shapes.broadcast import broadcast_strides
+from slipstream.core.vocab.records import Kernel, Plan
+
+Ints = tuple[int, ...]
+# Heads beyond this width have their two gradients in blocks of their own.
+WIDE = 128
+# The kernels, and bytes of shared memory of a block that every card since sm_80 has.
+FORWARD_KERNEL, QUERY_KERNEL, KEY_KERNEL = "slip_attention", "slip_attention_queries", (
+    "slip_attention_keys")
+EVERYWHERE = 99 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Columns of a tile, bands of 16 rows a warp, warps of a block, tiles that are there at once.
+
+    Without matrix instructions a block has ``rows`` rows.
+    """
+
+    columns: int
+    bands: int = 1
+    warps: int = 4
+    stages: int = 2
+    rows: int = 0
+
+
+def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -> Tiling:
+    """The tiles for 16-bit floats; ``roomy``: a block may have more than `EVERYWHERE`.
+
+    The largest that stay in registers as NVRTC 13 has it for sm_80 and sm_90; two bands load each
+    right side half as often.
+    """
+    if name == FORWARD_KERNEL:
+        if width <= 64:
+            return Tiling(32 if masked else 64, bands=2)
+        return Tiling(32 if width <= 128 or not masked else 16,
+                      bands=1 if masked or width > 128 else 2)
+    if name == QUERY_KERNEL:
+        if width <= 64:
+            return Tiling(32, bands=2)
+        if width <= 128:
+            return Tiling(32) if masked else Tiling(32 if roomy else 16, bands=2)
+        return Tiling(16, stages=1 if masked else 2)
+    if width <= 64:
+        return Tiling(64) if masked or (drops and not roomy) else Tiling(32, bands=2)
+    if width <= 128:
+        return Tiling(16 if masked or drops else 32)
+    return Tiling(16, stages=2 if roomy else 1)
+
+
+def whole_tiling(name: str, width: int, itemsize: int) -> Tiling:
+    """The tiles for float32 and float64: what shared memory holds."""
+    side = 64 if width * itemsize <= 64 * 4 else 32 if width * itemsize <= 128 * 4 else 16
+    return Tiling(side, warps=8, stages=1, rows=side)
+
+
+def supports(device: Any, dtype: Any) -> bool:
+    """Whether a card has the instructions."""
+    return dtype.itemsize > 2 or drivers.current().properties(device.index or 0).major >= 8
+
+
+def padded(width: int) -> int:
+    """A head's width as the tiles have it."""
+    return blocks(max(width, 1), 16) * 16
+
+
+class Attention:
+    """One call's geometry, and the launches made of it.
+
+    ``sides``: specs by the names of `slip_walk`'s fields; those that a kernel does not use are 0.
+    """
+
+    def __init__(self, plan: Any, call: Any, sides: dict[str, Any]) -> None:
+        query, key, value = [call.spec(name) for name in ("query", "key", "value")]
+        self.plan = plan
+        self.dtype = query.dtype
+        self.batch = query.shape[:-3]
+        self.heads, self.queries, self.width = query.shape[-3:]
+        self.key_heads, self.keys, self.depth = value.shape[-3:]
+        self.mask = call["mask"]
+        self.causal = bool(call["is_causal"])
+        self.dropout = float(call["dropout_p"])
+        self.scale = float(call["scale"])
+        self.sides = {"query": query, "key": key, "value": value, **sides}
+        self.lined: list[Ints] = []
+        self.shape, self.steps = self._walks()
+
+    @property
+    def half(self) -> bool:
+        """Whether the tiles are of 16-bit floats."""
+        return self.dtype.itemsize == 2
+
+    def _walks(self) -> tuple[Ints, list[int]]:
+        """The batch dims, and the words of all sides."""
+        names = ("query", "key", "value", "mask", "out", "grad", "query_grad", "key_grad",
+                 "value_grad")
+        strides: list[Ints] = []
+        for name in names:
+            spec = self.sides.get(name)
+            if name == "mask" and self.mask is not None:
+                shape = (*self.batch, self.heads, self.queries, self.keys)
+                strides.append(broadcast_strides(self.mask.spec.shape, self.mask.spec.strides,
+                                                 shape))
+            else:
+                strides.append((0,) * (len(self.batch) + 3) if spec is None else spec.strides)
+        self.mask_column = strides[3][-1]
+        shape, walks = merged(self.batch, [each[:-3] for each in strides])
+        self.lined = [each[:-1] for place, each in enumerate(strides) if place != 3]
+        words: list[int] = []
+        for each, walk in zip(strides, walks, strict=True):
+            words += [each[-3], each[-2], *walk]
+        return shape, words
+
+    def fits(self) -> bool:
+        """Whether every line may begin at 16 bytes."""
+        each = 16 // self.dtype.itemsize
+        steps = [step for strides in self.lined for step in strides]
+        return all(step % each == 0 for step in (*steps, self.width, self.depth))
+
+    def tiling(self, name: str) -> Tiling:
+        """The tiles of a kernel."""
+        width = max(padded(self.width), padded(self.depth))
+        if not self.half:
+            return whole_tiling(name, width, self.dtype.itemsize)
+        card = drivers.current().properties(self.plan.out_spec.device.index or 0)
+        roomy = card.shared_memory_per_block_optin > 2 * EVERYWHERE
+        return half_tiling(name, width, self.mask is not None, self.dropout > 0, roomy)
+
+    def code(self, name: str, text: str, tiling: Tiling) -> KernelCode:
+        """The kernel's source."""
+        mask = None if self.mask is None else self.mask.spec.dtype
+        kind = 0 if mask is None else 1 if mask.name == "bool" else 2
+        apart = name == KEY_KERNEL and max(self.width, self.depth) > WIDE
+        double = self.dtype.itemsize == 8
+        facts = {
+            "CAUSAL": int(self.causal), "MASK": kind, "DROPOUT": int(self.dropout > 0),
+            "RANK": len(self.shape), "WIDTH": padded(self.width), "DEPTH": padded(self.depth),
+            "OWN_WIDTH": self.width, "OWN_DEPTH": self.depth, "COLUMNS": tiling.columns,
+            "BANDS": tiling.bands, "WARPS": tiling.warps, "THREADS": 32 * tiling.warps,
+            "STAGES": tiling.stages, "APART": int(apart),
+            "MASKED": ", const mask_t* mask" if kind else "",
+            "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
+            "HALF": int(self.half), "FOLDED": int(self.scale > 0 and kind < 2),
+            "LOG2": "log2" if double else "log2f", "LARGER": "fmax" if double else "fmaxf"}
+        if not self.half:
+            facts.update({"ROWS": tiling.rows, "EXP2": "exp2" if double else "exp2f"})
+        head = "".join(f"#define {word} {meaning}\n" for word, meaning in facts.items())
+        stored = "uint8_t" if mask is None else elements.STORED[mask.name]
+        tiles = MATRIX + HALF_TILES if self.half else WHOLE_TILES
+        return KernelCode(name, f"{elements.typed(self.dtype)}typedef {stored} mask_t;\n"
+                          f"{head}{tiles}{COMMON}{DROP}{text}")
+
+    def launch(self, name: str, text: str) -> Launch:
+        """The launch of a kernel over all heads."""
+        tiling = self.tiling(name)
+        code = self.code(name, text, tiling)
+        rows = tiling.rows or 16 * tiling.bands * tiling.warps
+        by_key = name == KEY_KERNEL
+        tiles = blocks(self.keys if by_key else self.queries, rows)
+        grid = tiles * prod(self.batch) * (self.key_heads if by_key else self.heads)
+        parts = 2 if "#define APART 1" in code.source else 1
+        return make_launch(code, self.plan.out_spec.device, (grid, parts), 32 * tiling.warps,
+                           shared=self.shared(name, tiling, rows), tail=self.tail(tiles),
+                           numbers=STREAM if self.dropout else ("i64", "i64"))
+
+    def shared(self, name: str, tiling: Tiling, rows: int) -> int:
+        """Bytes of shared memory."""
+        more = 8 if self.half else 1
+        lines = padded(self.width) + padded(self.depth) + 2 * more
+        held = tiling.stages * tiling.columns * lines
+        held += rows * (padded(self.width) + more if name == FORWARD_KERNEL else lines)
+        held += 0 if self.half else rows * (tiling.columns + more)
+        computed = max(self.dtype.itemsize, 4)
+        numbers = 2 * tiling.stages * tiling.columns if name == KEY_KERNEL else 0
+        return held * self.dtype.itemsize + numbers * computed
+
+    def tail(self, tiles: int) -> bytes:
+        """The geometry: `slip_walk`."""
+        stays = 1.0 - self.dropout
+        words = [self.queries, self.keys, self.heads, self.heads // self.key_heads, tiles,
+                 int(self.fits()), round(stays * 4294967296.0), self.mask_column]
+        rest = [*self.shape, *self.steps]
+        return struct.pack(f"<{len(words)}qdd{len(rest)}q", *words, self.scale,
+                           1.0 / stays if stays else 0.0, *rest)
+
+
+def forward(plan: Any, call: Any) -> Kernel:
+    """Operands: out, the rows' logarithms, query, key, value, mask; numbers: seed, base."""
+    found = Attention(plan, call, {"out": plan.out_specs[0]})
+    plan.binding = found.launch(FORWARD_KERNEL, FORWARD)
+    return LaunchKernel("cuda attention, tiled by hand")
+
+
+class BackwardKernel(Kernel):
+    """Two launches: by blocks of queries, which leaves the sums that the blocks of keys need."""
+
+    def __init__(self, launches: tuple[Launch, Launch], nbytes: int) -> None:
+        self.name = "cuda attention gradient, tiled by hand"
+        self.launches = launches
+        self.nbytes = nbytes
+
+    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Operands: three gradients, grad, query, key, value, out, logarithms, mask."""
+        backend: Any = plan.backend
+        query_grad, key_grad, value_grad, grad, query, key, value, out, logs, *mask = [
+            address(tensor) for tensor in operands]
+        sums = backend.scratch(self.nbytes)
+        first, second = self.launches
+        backend.record(first, (query_grad, sums.address, grad, query, key, value, *mask, out, logs),
+                       numbers)
+        backend.record(second, (key_grad, value_grad, grad, query, key, value, *mask, logs,
+                                sums.address), numbers)
+
+
+def backward(plan: Any, call: Any) -> Kernel:
+    """The gradients by query, key and value."""
+    specs = plan.out_specs
+    found = Attention(plan, call, {
+        "grad": call.spec("grad"), "out": call.spec("out"), "query_grad": specs[0],
+        "key_grad": specs[1], "value_grad": specs[2]})
+    launches = found.launch(QUERY_KERNEL, QUERIES), found.launch(KEY_KERNEL, KEYS)
+    return BackwardKernel(launches, call.spec("logsumexp").nbytes)

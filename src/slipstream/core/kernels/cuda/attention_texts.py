@@ -1,0 +1,524 @@
+"""CUDA C++ of attention: tiles of weights are made, used and forgotten.
+
+Forward, each block walks the keys for its queries and keeps, of every row, the largest score so far
+and the sum of weights under it (M. Milakov, N. Gimelshein, "Online normalizer calculation for
+softmax", 2018; T. Dao et al., "FlashAttention", 2022).  Backward makes the weights again from the
+saved logarithm of each row's sum: with P the weights, dP = dO V^T and D = the row sums of dO * O,
+dS = P * (dP - D); dV = P^T dO, dQ = scale dS K, dK = scale dS^T Q.  One kernel walks the keys for
+blocks of queries and leaves D, the next walks the queries for blocks of keys: nothing is added up
+by two blocks, so that the order of sums depends on sizes only.
+"""
+
+from __future__ import annotations
+
+# Scores are logarithms to base 2 until the rows' sums are stored; MASK is 0, 1 (bool), 2 (added).
+COMMON = r"""
+#define LOG2_E 1.4426950408889634
+#define LN_2 0.69314718055994531
+struct slip_side { int64_t head, row, batch[RANK]; };
+struct slip_walk {
+    int64_t queries, keys, heads, group, blocks, fits, threshold, mask_column;
+    double scale, spread;
+    int64_t shape[RANK];
+    slip_side query, key, value, mask, out, grad, query_grad, key_grad, value_grad;
+};
+// Where the rows of a head begin.
+SLIP_DEVICE int64_t slip_start(const slip_walk& walk, const slip_side& side, int batch, int head) {
+    int64_t start = head * side.head;
+#pragma unroll
+    for (int d = RANK - 1; d > 0; d--) {
+        start += batch % (int)walk.shape[d] * side.batch[d];
+        batch /= (int)walk.shape[d];
+    }
+    return start + batch * side.batch[0];
+}
+// Memory is read before this or after it, as it is written.
+SLIP_DEVICE void slip_in_turn() {
+#ifndef SLIP_SIMULATED
+    asm volatile("" ::: "memory");
+#endif
+}
+// A number that the compiler must take as new: what is made of it is not kept from step to step.
+SLIP_DEVICE int slip_anew(int x) {
+#ifndef SLIP_SIMULATED
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+template <int N> SLIP_DEVICE void slip_clear(slip_tile<N>& tile) {
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+#pragma unroll
+        for (int c = 0; c < slip_tile<N>::COUNT; c++) tile.at(r, c) = 0;
+    }
+}
+template <int N> SLIP_DEVICE void slip_scale(slip_tile<N>& tile, wide_t factor) {
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+#pragma unroll
+        for (int c = 0; c < slip_tile<N>::COUNT; c++) tile.at(r, c) *= factor;
+    }
+}
+// Over the threads that share a row; all of them get it.
+SLIP_DEVICE wide_t slip_row_sum(wide_t x) {
+#pragma unroll
+    for (int half = LANES / 2; half; half /= 2) x += __shfl_xor_sync(0xffffffffu, x, half);
+    return x;
+}
+SLIP_DEVICE wide_t slip_row_largest(wide_t x) {
+#pragma unroll
+    for (int half = LANES / 2; half; half /= 2) {
+        x = LARGER(x, __shfl_xor_sync(0xffffffffu, x, half));
+    }
+    return x;
+}
+// What scores are multiplied by when they become weights.
+SLIP_DEVICE wide_t slip_factor(const slip_walk& walk) {
+    return FOLDED ? (wide_t)(walk.scale * LOG2_E) : (wide_t)1;
+}
+// Products as scores.  Rows and columns begin at `row` and `column`; BY_KEY: rows are keys.  Only
+// tiles at an edge have scores that do not count.
+template <bool BY_KEY, int N, class P>
+SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, int64_t mask_row,
+                             int row, int column, bool edge) {
+    if (!FOLDED) slip_scale(tile, (wide_t)(walk.scale * LOG2_E));
+    if (!MASK && !edge) return;
+    const int keys = (int)walk.keys, queries = (int)walk.queries;
+    if (MASK) {
+        row = slip_anew(row);
+        column = slip_anew(column);
+    }
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        const int first = row + slip_row(r);
+        const int least = BY_KEY && CAUSAL ? first : 0;
+        const int end = BY_KEY ? queries : CAUSAL && first < keys ? first + 1 : keys;
+#pragma unroll
+        for (int c = 0; c < slip_tile<N>::COUNT; c++) {
+            const int second = column + slip_column(c);
+            bool counts = second >= least && second < end;
+#if MASK
+            counts = counts && first < (BY_KEY ? keys : queries);
+            const int64_t at = (BY_KEY ? second : first) * mask_row
+                               + (BY_KEY ? first : second) * walk.mask_column;
+#endif
+#if MASK == 1
+            if (counts) counts = mask[at] != 0;
+#elif MASK == 2
+            if (counts) {
+                const mask_t added = mask[at];
+                tile.at(r, c) += MASK_WIDEN(added) * (wide_t)LOG2_E;
+            }
+#endif
+            if (!counts) tile.at(r, c) = -INFINITY;
+        }
+        // What is asked of the mask at once has to fit the registers.
+        if (MASK) slip_in_turn();
+    }
+}
+template <int N> SLIP_DEVICE void slip_keep_positive(slip_tile<N>& tile) {
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+#pragma unroll
+        for (int c = 0; c < slip_tile<N>::COUNT; c++) {
+            tile.at(r, c) = tile.at(r, c) < 0 ? (wide_t)0 : tile.at(r, c);
+        }
+    }
+}
+// The gradients of the scores, from the weights and dP, in its place.
+SLIP_DEVICE wide_t slip_slope(wide_t weight, wide_t slope, wide_t sum, wide_t spread) {
+#if DROPOUT
+    return fabs(weight) * ((weight < 0 ? (wide_t)0 : slope * spread) - sum);
+#else
+    return weight * (slope - sum);
+#endif
+}
+"""
+
+# Blocks of later queries, which have more keys, go first.
+_OWN = r"""
+    const int blocks = (int)walk.blocks, heads = (int)walk.heads;
+    const int pair = (int)blockIdx.x / blocks, head = pair % heads, batch = pair / heads;
+    const int first = (blocks - 1 - (int)blockIdx.x % blocks) * ROWS;
+    const int left = (int)walk.queries - first, all = (int)walk.keys;
+    const int end = CAUSAL && first + ROWS < all ? first + ROWS : all;
+    const int steps = (end + COLUMNS - 1) / COLUMNS, key_head = head / (int)walk.group;
+    SLIP_POINTER(item_t) shared = slip_cast<item_t>(slip_dynamic_shared());
+    SLIP_POINTER(const item_t) own_keys = key + slip_start(walk, walk.key, batch, key_head);
+    SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch, key_head);
+"""
+# STAGES 2: while a tile is computed with, the next one comes into the other half.
+_STEP = r"""
+#if STAGES == 2
+        slip_finish_copies();
+        __syncthreads();
+        if (step + 1 < steps) bring(step + 1);
+#else
+        __syncthreads();
+        if (step) bring(step);
+        slip_finish_copies();
+        __syncthreads();
+#endif
+"""
+
+FORWARD = r"""
+extern "C" __global__ void __launch_bounds__(THREADS)
+slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* key,
+               const item_t* value MASKED, uint64_t seed, uint64_t base, const slip_walk walk) {
+""" + _OWN + r"""
+    SLIP_POINTER(const item_t) own = query + (slip_start(walk, walk.query, batch, head)
+                                              + first * walk.query.row);
+    const bool fits = walk.fits && slip_aligned<item_t>(query, 16)
+                      && slip_aligned<item_t>(key, 16) && slip_aligned<item_t>(value, 16);
+#if MASK
+    SLIP_POINTER(const mask_t) own_mask = mask + slip_start(walk, walk.mask, batch, head);
+#else
+    SLIP_POINTER(const item_t) own_mask = query;
+#endif
+    SLIP_POINTER(item_t) queries = shared;
+    SLIP_POINTER(item_t) keys = queries + ROWS * LINE(WIDTH);
+    SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
+    SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
+    auto bring = [&](int step) {
+        const int at = step * COLUMNS;
+        const int turn = step % STAGES;
+        slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
+                                   own_keys + at * walk.key.row, walk.key.row, all - at,
+                                   OWN_WIDTH, fits);
+        slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
+                                   own_values + at * walk.value.row, walk.value.row,
+                                   all - at, OWN_DEPTH, fits);
+    };
+    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
+    bring(0);
+    slip_tile<DEPTH> sum;
+    slip_clear(sum);
+    const wide_t scale = slip_factor(walk);
+    wide_t largest[OWN], total[OWN];
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        largest[r] = -INFINITY;
+        total[r] = 0;
+    }
+    for (int step = 0; step < steps; step++) {
+""" + _STEP + r"""
+        const int turn = step % STAGES, column = step * COLUMNS;
+        slip_tile<COLUMNS> weights;
+        slip_clear(weights);
+        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+        const bool edge = column + COLUMNS > all
+                          || (CAUSAL && column + COLUMNS > first + 1);
+        slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
+        wide_t factor[OWN];
+        bool changed = false;
+#pragma unroll
+        for (int r = 0; r < OWN; r++) {
+            wide_t found = weights.at(r, 0);
+#pragma unroll
+            for (int c = 1; c < slip_tile<COLUMNS>::COUNT; c++) {
+                found = LARGER(found, weights.at(r, c));
+            }
+            found = LARGER(largest[r], slip_row_largest(found));
+            // Where no score counts yet, any finite number will do.
+            const wide_t shift = found == -INFINITY ? (wide_t)0 : -(found * scale);
+            factor[r] = EXP2(FUSED(largest[r], scale, shift));
+            changed = changed || found != largest[r];
+            largest[r] = found;
+            wide_t more = 0;
+#pragma unroll
+            for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, shift));
+                more += weights.at(r, c);
+            }
+            total[r] = total[r] * factor[r] + more;
+        }
+        if (__any_sync(0xffffffffu, changed)) {
+#pragma unroll
+            for (int r = 0; r < OWN; r++) {
+#pragma unroll
+                for (int c = 0; c < slip_tile<DEPTH>::COUNT; c++) sum.at(r, c) *= factor[r];
+            }
+        }
+#if DROPOUT
+        slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
+                         seed, base);
+        slip_keep_positive(weights);
+#endif
+        slip_weighted<DEPTH, COLUMNS>(sum, weights, values + turn * COLUMNS * LINE(DEPTH), staged);
+    }
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        total[r] = slip_row_sum(total[r]);
+        // Rows without a key are zeros, and their weights when they are made again.
+        const wide_t share = total[r] == 0 ? (wide_t)0 : (wide_t)walk.spread / total[r];
+#pragma unroll
+        for (int c = 0; c < slip_tile<DEPTH>::COUNT; c++) sum.at(r, c) *= share;
+        if (threadIdx.x % LANES == 0 && slip_row(r) < left) {
+            logsum[(int64_t)pair * walk.queries + first + slip_row(r)] =
+                total[r] == 0 ? (wide_t)INFINITY
+                              : (wide_t)LN_2 * (largest[r] * scale + LOG2(total[r]));
+        }
+    }
+    slip_put<DEPTH>(out + (slip_start(walk, walk.out, batch, head) + first * walk.out.row),
+                    walk.out.row, sum, left, OWN_DEPTH, walk.fits && slip_aligned<item_t>(out, 16));
+}
+"""
+
+QUERIES = r"""
+extern "C" __global__ void __launch_bounds__(THREADS)
+slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const item_t* query,
+                       const item_t* key, const item_t* value MASKED, const item_t* out,
+                       const wide_t* logsum, uint64_t seed, uint64_t base, const slip_walk walk) {
+""" + _OWN + r"""
+    SLIP_POINTER(const item_t) own = query + (slip_start(walk, walk.query, batch, head)
+                                              + first * walk.query.row);
+    SLIP_POINTER(const item_t) own_grad = grad + (slip_start(walk, walk.grad, batch, head)
+                                                  + first * walk.grad.row);
+    SLIP_POINTER(const item_t) own_out = out + (slip_start(walk, walk.out, batch, head)
+                                                + first * walk.out.row);
+    const bool fits = walk.fits && slip_aligned<item_t>(query, 16)
+                      && slip_aligned<item_t>(key, 16) && slip_aligned<item_t>(value, 16)
+                      && slip_aligned<item_t>(grad, 16);
+#if MASK
+    SLIP_POINTER(const mask_t) own_mask = mask + slip_start(walk, walk.mask, batch, head);
+#else
+    SLIP_POINTER(const item_t) own_mask = query;
+#endif
+    SLIP_POINTER(item_t) queries = shared;
+    SLIP_POINTER(item_t) grads = queries + ROWS * LINE(WIDTH);
+    SLIP_POINTER(item_t) keys = grads + ROWS * LINE(DEPTH);
+    SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
+    SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
+    auto bring = [&](int step) {
+        const int at = step * COLUMNS;
+        const int turn = step % STAGES;
+        slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
+                                   own_keys + at * walk.key.row, walk.key.row, all - at,
+                                   OWN_WIDTH, fits);
+        slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
+                                   own_values + at * walk.value.row, walk.value.row,
+                                   all - at, OWN_DEPTH, fits);
+    };
+    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
+    slip_bring<ROWS, DEPTH>(grads, own_grad, walk.grad.row, left, OWN_DEPTH, fits);
+    bring(0);
+    // D, which the other kernel wants too, and the logarithms.
+    slip_finish_copies();
+    __syncthreads();
+    wide_t own_sum[OWN], own_log[OWN];
+#pragma unroll 1
+    for (int r = 0; r < OWN; r++) {
+        const int row = slip_row(r);
+        const int64_t at = (int64_t)pair * walk.queries + first + row;
+        wide_t found = 0;
+        if (row < left) {
+            found = slip_dot(own_out + row * walk.out.row, grads + row * LINE(DEPTH), OWN_DEPTH,
+                             fits && slip_aligned<item_t>(out, 16));
+        }
+        found = slip_row_sum(found);
+        if (threadIdx.x % LANES == 0 && row < left) sums[at] = found;
+        const wide_t log = row < left ? logsum[at] * (wide_t)LOG2_E : (wide_t)INFINITY;
+#pragma unroll
+        for (int n = 0; n < OWN; n++) {
+            own_sum[n] = n == r ? found : own_sum[n];
+            own_log[n] = n == r ? log : own_log[n];
+        }
+    }
+    const wide_t scale = slip_factor(walk);
+    slip_tile<WIDTH> sum;
+    slip_clear(sum);
+    for (int step = 0; step < steps; step++) {
+""" + _STEP + r"""
+        const int turn = step % STAGES, column = step * COLUMNS;
+        slip_tile<COLUMNS> weights, slopes;
+        slip_clear(weights);
+        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+        const bool edge = column + COLUMNS > all
+                          || (CAUSAL && column + COLUMNS > first + 1);
+        slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
+#pragma unroll
+        for (int r = 0; r < OWN; r++) {
+#pragma unroll
+            for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -own_log[r]));
+            }
+        }
+#if DROPOUT
+        slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
+                         seed, base);
+#endif
+        slip_clear(slopes);
+        slip_products<COLUMNS, DEPTH>(slopes, grads, values + turn * COLUMNS * LINE(DEPTH));
+#pragma unroll
+        for (int r = 0; r < OWN; r++) {
+#pragma unroll
+            for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
+                slopes.at(r, c) = slip_slope(weights.at(r, c), slopes.at(r, c), own_sum[r],
+                                             (wide_t)walk.spread);
+            }
+        }
+        slip_weighted<WIDTH, COLUMNS>(sum, slopes, keys + turn * COLUMNS * LINE(WIDTH), staged);
+    }
+    slip_scale(sum, (wide_t)walk.scale);
+    slip_put<WIDTH>(result + (slip_start(walk, walk.query_grad, batch, head)
+                              + first * walk.query_grad.row),
+                    walk.query_grad.row, sum, left, OWN_WIDTH,
+                    walk.fits && slip_aligned<item_t>(result, 16));
+}
+"""
+
+# Rows are keys, columns queries: of each head of the group in turn, from the first that counts.
+KEYS = r"""
+template <bool OF_KEY, bool OF_VALUE>
+SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item_t) value_grad,
+                                SLIP_POINTER(const item_t) grad, SLIP_POINTER(const item_t) query,
+                                SLIP_POINTER(const item_t) key, SLIP_POINTER(const item_t) value,
+                                SLIP_POINTER(const mask_t) mask,
+                                SLIP_POINTER(const wide_t) logsum,
+                                SLIP_POINTER(const wide_t) sums, uint64_t seed, uint64_t base,
+                                const slip_walk& walk) {
+    const int blocks = (int)walk.blocks, heads = (int)walk.heads, group = (int)walk.group;
+    const int pair = (int)blockIdx.x / blocks, key_heads = heads / group;
+    const int head = pair % key_heads, batch = pair / key_heads;
+    const int first = (int)blockIdx.x % blocks * ROWS;
+    const int left = (int)walk.keys - first, all = (int)walk.queries;
+    const int begin = CAUSAL ? first / COLUMNS * COLUMNS : 0;
+    const int steps = begin < all ? (all - begin + COLUMNS - 1) / COLUMNS * group : 0;
+    const bool fits = walk.fits && slip_aligned<item_t>(query, 16)
+                      && slip_aligned<item_t>(key, 16) && slip_aligned<item_t>(value, 16)
+                      && slip_aligned<item_t>(grad, 16);
+    SLIP_POINTER(wide_t) logs = slip_cast<wide_t>(slip_dynamic_shared());
+    SLIP_POINTER(wide_t) own_sums = logs + STAGES * COLUMNS;
+    SLIP_POINTER(item_t) keys = slip_cast<item_t>(own_sums + STAGES * COLUMNS);
+    SLIP_POINTER(item_t) values = keys + ROWS * LINE(WIDTH);
+    SLIP_POINTER(item_t) queries = values + ROWS * LINE(DEPTH);
+    SLIP_POINTER(item_t) grads = queries + STAGES * COLUMNS * LINE(WIDTH);
+    SLIP_POINTER(item_t) staged = grads + STAGES * COLUMNS * LINE(DEPTH);
+    // The queries that come next: where they begin, and whose they are.
+    int next = begin, next_head = head * group;
+    auto bring = [&](int step) {
+        const int at = next, rest = all - at, other = next_head, turn = step % STAGES;
+        next += COLUMNS;
+        if (next >= all) {
+            next = begin;
+            next_head++;
+        }
+        slip_bring<COLUMNS, WIDTH>(queries + turn * COLUMNS * LINE(WIDTH),
+                                   query + (slip_start(walk, walk.query, batch, other)
+                                            + at * walk.query.row),
+                                   walk.query.row, rest, OWN_WIDTH, fits);
+        slip_bring<COLUMNS, DEPTH>(grads + turn * COLUMNS * LINE(DEPTH),
+                                   grad + (slip_start(walk, walk.grad, batch, other)
+                                           + at * walk.grad.row),
+                                   walk.grad.row, rest, OWN_DEPTH, fits);
+        const int64_t place = (int64_t)(batch * heads + other) * walk.queries + at;
+        for (int i = threadIdx.x; i < COLUMNS; i += THREADS) {
+            // Queries beyond the last have no weights.
+            wide_t log = INFINITY, sum = 0;
+            if (i < rest) {
+                log = logsum[place + i] * (wide_t)LOG2_E;
+                sum = sums[place + i];
+            }
+            logs[turn * COLUMNS + i] = log;
+            own_sums[turn * COLUMNS + i] = sum;
+        }
+    };
+    slip_bring<ROWS, WIDTH>(keys, key + (slip_start(walk, walk.key, batch, head)
+                                         + first * walk.key.row),
+                            walk.key.row, left, OWN_WIDTH, fits);
+    slip_bring<ROWS, DEPTH>(values, value + (slip_start(walk, walk.value, batch, head)
+                                             + first * walk.value.row),
+                            walk.value.row, left, OWN_DEPTH, fits);
+    if (steps) bring(0);
+    const wide_t scale = slip_factor(walk);
+    slip_tile<WIDTH> key_sum;
+    slip_tile<DEPTH> value_sum;
+    if (OF_KEY) slip_clear(key_sum);
+    if (OF_VALUE) slip_clear(value_sum);
+    int column = begin, other = head * group;
+    for (int step = 0; step < steps; step++) {
+""" + _STEP + r"""
+        const int turn = step % STAGES;
+        SLIP_POINTER(item_t) now_queries = queries + turn * COLUMNS * LINE(WIDTH);
+        SLIP_POINTER(item_t) now_grads = grads + turn * COLUMNS * LINE(DEPTH);
+        slip_tile<COLUMNS> weights, slopes;
+        slip_clear(weights);
+        slip_products<COLUMNS, WIDTH>(weights, keys, now_queries);
+        const bool edge = CAUSAL && first + ROWS > column + 1;
+        slip_scores<true>(weights, walk, mask + (MASK ? slip_start(walk, walk.mask, batch, other)
+                                                      : 0),
+                          walk.mask.row, first, column, edge);
+#pragma unroll
+        for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
+            const wide_t log = logs[turn * COLUMNS + slip_column(c)];
+#pragma unroll
+            for (int r = 0; r < OWN; r++) {
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -log));
+            }
+        }
+#if DROPOUT
+        slip_drop<true>(weights, walk, (uint64_t)(batch * heads + other) * walk.queries
+                                       * walk.keys, first, column, seed, base);
+#endif
+        if (OF_VALUE) {
+            slip_tile<COLUMNS> used = weights;
+            if (DROPOUT) slip_keep_positive(used);
+            slip_weighted<DEPTH, COLUMNS>(value_sum, used, now_grads, staged);
+        }
+        if (OF_KEY) {
+            slip_clear(slopes);
+            slip_products<COLUMNS, DEPTH>(slopes, values, now_grads);
+#pragma unroll
+            for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
+                const wide_t sum = own_sums[turn * COLUMNS + slip_column(c)];
+#pragma unroll
+                for (int r = 0; r < OWN; r++) {
+                    slopes.at(r, c) = slip_slope(weights.at(r, c), slopes.at(r, c), sum,
+                                                 (wide_t)walk.spread);
+                }
+            }
+            slip_weighted<WIDTH, COLUMNS>(key_sum, slopes, now_queries, staged);
+        }
+        column += COLUMNS;
+        if (column >= all) {
+            column = begin;
+            other++;
+        }
+    }
+    if (OF_KEY) {
+        slip_scale(key_sum, (wide_t)walk.scale);
+        slip_put<WIDTH>(key_grad + (slip_start(walk, walk.key_grad, batch, head)
+                                    + first * walk.key_grad.row),
+                        walk.key_grad.row, key_sum, left, OWN_WIDTH,
+                        walk.fits && slip_aligned<item_t>(key_grad, 16));
+    }
+    if (OF_VALUE) {
+        slip_scale(value_sum, (wide_t)walk.spread);
+        slip_put<DEPTH>(value_grad + (slip_start(walk, walk.value_grad, batch, head)
+                                      + first * walk.value_grad.row),
+                        walk.value_grad.row, value_sum, left, OWN_DEPTH,
+                        walk.fits && slip_aligned<item_t>(value_grad, 16));
+    }
+}
+extern "C" __global__ void __launch_bounds__(THREADS)
+slip_attention_keys(item_t* key_grad, item_t* value_grad, const item_t* grad, const item_t* query,
+                    const item_t* key, const item_t* value MASKED, const wide_t* logsum,
+                    const wide_t* sums, uint64_t seed, uint64_t base, const slip_walk walk) {
+#if !MASK
+    SLIP_POINTER(const mask_t) mask = slip_cast<const mask_t>(query);
+#endif
+#if APART
+    // The sums of both would not fit the registers.
+    if (blockIdx.y) {
+        slip_key_grads<true, false>(key_grad, value_grad, grad, query, key, value, mask, logsum,
+                                    sums, seed, base, walk);
+    } else {
+        slip_key_grads<false, true>(key_grad, value_grad, grad, query, key, value, mask, logsum,
+                                    sums, seed, base, walk);
+    }
+#else
+    slip_key_grads<true, true>(key_grad, value_grad, grad, query, key, value, mask, logsum, sums,
+                               seed, base, walk);
+#endif
+}
+"""

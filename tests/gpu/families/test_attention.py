@@ -1,0 +1,414 @@
+"""Attention in tiles, forward and backward, against NumPy in double precision.
+
+What no score matrix may cost is counted: launches, bytes that the tape holds, bytes at the peak.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from catalogue import host
+
+import slipstream as ss
+from slipstream.core.catalog.table import ops
+from slipstream.core.kernels.cuda.prelude import PRELUDE
+
+attention = ss.nn.functional.scaled_dot_product_attention
+NEAR = {ss.float64: 1e-13, ss.float32: 4e-6, ss.float16: 2e-3, ss.bfloat16: 1.5e-2}
+HALVES = (ss.bfloat16, ss.float16)
+
+
+def numbers(seed: int, shape: Any, dtype: Any) -> np.ndarray:
+    """Normal numbers as a dtype has them, in double precision."""
+    return host(ss.tensor(np.random.RandomState(seed).randn(*shape)).to(dtype)).astype(np.float64)
+
+
+def cuda(array: np.ndarray, dtype: Any) -> Any:
+    """The array on the device."""
+    return ss.tensor(array).to(dtype).to("cuda")
+
+
+def weights_of(q: np.ndarray, k: np.ndarray, mask: Any, scale: float) -> np.ndarray:
+    """softmax(q @ k^T * scale + mask); a row without any key has none."""
+    scores = q @ np.swapaxes(k, -1, -2) * scale
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    largest = scores.max(-1, keepdims=True)
+    grown = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
+    total = grown.sum(-1, keepdims=True)
+    return grown / np.where(total == 0, 1, total)
+
+
+def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray, mask: Any = None,
+              kept: Any = 1.0, scale: float | None = None) -> list[np.ndarray]:
+    """The result, and the gradients by queries, keys and values; ``kept``: factors by dropout."""
+    group = q.shape[-3] // k.shape[-3]
+    keys, values = np.repeat(k, group, -3), np.repeat(v, group, -3)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    weights = weights_of(q, keys, mask, scale)
+    slope = g @ np.swapaxes(values, -1, -2) * kept
+    slope = weights * (slope - (weights * slope).sum(-1, keepdims=True)) * scale
+    by_head = [np.swapaxes(slope, -1, -2) @ q, np.swapaxes(weights * kept, -1, -2) @ g]
+    return [weights * kept @ values, slope @ keys,
+            *[each.reshape(*k.shape[:-2], group, *each.shape[-2:]).sum(-3) for each in by_head]]
+
+
+def assert_near(found: Any, wanted: np.ndarray, dtype: Any) -> None:
+    """Within what a dtype's weights and slopes are rounded by: a slope is a difference of numbers
+
+    near 1, also where it is 0.
+    """
+    assert found.dtype is dtype
+    assert tuple(found.shape) == wanted.shape
+    largest = max(float(np.abs(wanted).max()), 1.0)
+    worst = float(np.abs(host(found).astype(np.float64) - wanted).max())
+    assert worst <= NEAR[dtype] * largest
+
+
+class Case:
+    """One call: sizes (batch, heads, heads of keys, queries, keys, widths), and what is asked."""
+
+    def __init__(self, sizes: tuple[int, ...], dtype: Any, **facts: Any) -> None:
+        batch, heads, key_heads, rows, keys, width, depth = sizes
+        self.dtype = dtype
+        self.facts = {"enable_gqa": heads != key_heads, **facts}
+        self.arrays = [numbers(seed, (batch, each, length, wide), dtype)
+                       for seed, (each, length, wide) in enumerate((
+                           (heads, rows, width), (key_heads, keys, width),
+                           (key_heads, keys, depth), (heads, rows, depth)))]
+
+    def operands(self) -> list[Any]:
+        """Queries, keys and values that want gradients."""
+        return [cuda(each, self.dtype).requires_grad_() for each in self.arrays[:3]]
+
+    def check(self, mask: Any = None, kept: Any = 1.0, operands: Any = None) -> Any:
+        """Compare the result and its gradients; the result."""
+        operands = operands or self.operands()
+        given = None if mask is None else ss.tensor(mask).to("cuda")
+        out = attention(*operands, given, **self.facts)
+        out.backward(cuda(self.arrays[3], self.dtype))
+        if self.facts.get("is_causal"):
+            mask = np.tril(np.ones((out.shape[-2], self.arrays[1].shape[-2]), bool))
+        wanted = reference(*self.arrays, mask, kept, self.facts.get("scale"))
+        for found, each in zip((out, *[x.grad for x in operands]), wanted, strict=True):
+            assert_near(found, each, self.dtype)
+        return out
+
+
+def mask_of(kind: str, rows: int, keys: int) -> Any:
+    """A mask with a row that has no key."""
+    random = np.random.RandomState(7)
+    mask = random.rand(rows, keys) > 0.4
+    mask[1] = False
+    if kind == "bool":
+        return mask
+    return np.where(mask, random.randn(rows, keys), -np.inf).astype(np.float32)
+
+
+# -- results --------------------------------------------------------------------------------------
+SIZES = {
+    "ragged": (2, 2, 2, 70, 90, 64, 64), "one query": (1, 2, 2, 1, 75, 32, 32),
+    "odd widths": (1, 3, 1, 21, 18, 20, 7), "tiny": (1, 1, 1, 3, 2, 1, 1),
+    "groups": (1, 4, 2, 33, 70, 16, 48), "wide": (1, 2, 1, 40, 35, 128, 128),
+    "widest": (1, 2, 1, 20, 36, 256, 256), "fewer keys": (1, 1, 1, 90, 40, 80, 72),
+}
+
+
+@pytest.mark.parametrize("dtype", NEAR, ids=lambda each: each.name)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", SIZES)
+def test_results_and_gradients(name: str, causal: bool, dtype: Any) -> None:
+    Case(SIZES[name], dtype, is_causal=causal).check()
+
+
+@pytest.mark.parametrize("dtype", NEAR, ids=lambda each: each.name)
+@pytest.mark.parametrize("kind", ["bool", "added"])
+def test_masks(kind: str, dtype: Any) -> None:
+    case = Case((2, 2, 1, 37, 45, 24, 24), dtype)
+    out = case.check(mask_of(kind, 37, 45))
+    assert not host(out.detach())[:, :, 1].any()
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 37, 45), (1, 2, 1, 45), (37, 1), (45,), (2, 2, 37, 45)])
+def test_masks_are_broadcast(shape: tuple[int, ...]) -> None:
+    random = np.random.RandomState(3)
+    for mask in (random.rand(*shape) > 0.3, random.randn(*shape).astype(np.float32)):
+        Case((2, 2, 2, 37, 45, 16, 16), ss.float32).check(mask)
+
+
+@pytest.mark.parametrize("scale", [0.5, -0.3, 0.0])
+@pytest.mark.parametrize("dtype", [ss.float32, ss.bfloat16], ids=lambda each: each.name)
+def test_scales(dtype: Any, scale: float) -> None:
+    Case((1, 1, 1, 30, 40, 16, 16), dtype, scale=scale).check()
+
+
+def test_large_scores_do_not_overflow() -> None:
+    case = Case((1, 1, 1, 20, 70, 16, 16), ss.float32, scale=100.0)
+    found = host(attention(*case.operands(), scale=100.0).detach())
+    q, k, v, g = case.arrays
+    # Scores are rounded before they are exponents.
+    scores = float(np.abs(q @ np.swapaxes(k, -1, -2)).max()) * 100.0
+    assert scores > 800.0
+    wanted = reference(q, k, v, g, scale=100.0)[0]
+    assert np.abs(found - wanted).max() < scores * 2.0 ** -22 * np.abs(v).max()
+
+
+@pytest.mark.parametrize("dtype", [ss.float32, ss.bfloat16], ids=lambda each: each.name)
+def test_what_is_not_finite_comes_through(dtype: Any) -> None:
+    q, k, v = [ss.ones(1, 1, 20, 16, dtype=dtype, device="cuda") for _ in range(3)]
+    q[0, 0, 3, 2] = math.nan
+    v[0, 0, 5, 1] = math.inf
+    found = host(attention(q, k, v))[0, 0]
+    assert np.isnan(found[3]).all()
+    assert np.isinf(np.delete(found, 3, 0)[:, 1]).all()
+    np.testing.assert_array_equal(np.delete(np.delete(found, 3, 0), 1, 1), 1)
+
+
+# -- operands as they lie -------------------------------------------------------------------------
+COUNTED = ("kernel_launches", "graph_kernel_nodes")
+
+
+def kernels(call: Any) -> tuple[int, Any]:
+    """How many kernels a call launches, and what it gives."""
+    ss.cuda.synchronize()
+    before = ss.cuda.driver_stats()
+    result = call()
+    ss.cuda.synchronize()
+    after = ss.cuda.driver_stats()
+    return sum(after[name] - before[name] for name in COUNTED), result
+
+
+@pytest.mark.parametrize("dtype", [ss.float32, ss.bfloat16], ids=lambda each: each.name)
+@pytest.mark.parametrize("width", [16, 20])
+def test_heads_of_rows_are_not_copied(dtype: Any, width: int) -> None:
+    case = Case((2, 3, 3, 18, 18, width, width), dtype)
+    packed = cuda(np.stack([each.transpose(0, 2, 1, 3) for each in case.arrays[:3]], 2), dtype)
+    operands = [packed[:, :, n].transpose(1, 2).detach().requires_grad_() for n in range(3)]
+    count, out = kernels(lambda: attention(*operands))
+    assert count == 1
+    # Heads are joined again as they lie.
+    assert out.transpose(1, 2).is_contiguous()
+    case.check(operands=operands)
+
+
+def test_rows_that_begin_anywhere() -> None:
+    sizes, results = (1, 2, 2, 21, 30, 16, 16), []
+    for shift in (0, 1):
+        case = Case(sizes, ss.bfloat16)
+        operands = []
+        for array in case.arrays[:3]:
+            flat = cuda(np.concatenate([np.zeros(shift), array.reshape(-1)]), ss.bfloat16)
+            operands.append(flat[shift:].view(array.shape).requires_grad_())
+        out = case.check(operands=operands)
+        results.append([host(x) for x in (out.detach(), *[each.grad for each in operands])])
+    for first, second in zip(*results, strict=True):
+        np.testing.assert_array_equal(first.view(np.uint16), second.view(np.uint16))
+
+
+def test_columns_that_are_not_neighbours() -> None:
+    case = Case((1, 2, 2, 19, 23, 16, 16), ss.float32)
+    case.check(operands=[cuda(np.swapaxes(each, -1, -2).copy(), ss.float32).transpose(-2, -1)
+                         .detach().requires_grad_() for each in case.arrays[:3]])
+
+
+@pytest.mark.parametrize("shapes", [
+    ((5, 8), (7, 8), (7, 4)), ((3, 5, 8), (3, 7, 8), (3, 7, 8)),
+    ((2, 3, 5, 8), (1, 3, 7, 8), (2, 1, 7, 8)), ((2, 2, 3, 5, 8), (2, 2, 3, 7, 8), (2, 2, 3, 7, 8)),
+    ((2, 3, 5, 8), (7, 8), (7, 8)), ((2, 1, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8)),
+])
+def test_any_leading_dims(shapes: Any) -> None:
+    results = {}
+    for device in ("cpu", "cuda"):
+        operands = [ss.tensor(numbers(n, shape, ss.float64)).to(device).requires_grad_()
+                    for n, shape in enumerate(shapes)]
+        out = attention(*operands)
+        out.sum().backward()
+        results[device] = [host(x) for x in (out.detach(), *[each.grad for each in operands])]
+    for found, wanted in zip(results["cuda"], results["cpu"], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("shapes", [((1, 3, 264), (1, 5, 264), (1, 5, 4)), ((1, 0, 8), (1, 5, 8),
+                                    (1, 5, 8)), ((1, 3, 8), (1, 0, 8), (1, 0, 8))])
+def test_what_the_kernel_does_not_take(shapes: Any) -> None:
+    operands = [numbers(n, shape, ss.float64) for n, shape in enumerate(shapes)]
+    found, wanted = [host(attention(*[ss.tensor(each).to(device) for each in operands]))
+                     for device in ("cuda", "cpu")]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_a_mask_gets_its_gradient() -> None:
+    results = {}
+    for device in ("cpu", "cuda"):
+        operands = [ss.tensor(numbers(n, shape, ss.float64)).to(device).requires_grad_()
+                    for n, shape in enumerate(((1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8), (5, 7)))]
+        attention(*operands).sum().backward()
+        results[device] = host(operands[3].grad)
+    np.testing.assert_allclose(results["cuda"], results["cpu"], rtol=1e-9, atol=1e-12)
+
+
+# -- dropout --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", NEAR, ids=lambda each: each.name)
+@pytest.mark.parametrize("keys", [40, 41])
+def test_dropout_drops_the_same_weights_forward_and_backward(keys: int, dtype: Any,
+                                                             causal: bool) -> None:
+    case = Case((2, 4, 2, 35, keys, 32, 16), dtype, dropout_p=0.3, is_causal=causal)
+    ss.manual_seed(11)
+    drawn = ops.bernoulli_mask.call((ss.empty(2, 4, 35, keys, device="cuda"), 0.7), None)
+    ss.manual_seed(11)
+    case.check(kept=host(drawn) / 0.7)
+
+
+def test_dropout_of_all_and_of_none() -> None:
+    case = Case((1, 1, 1, 8, 8, 16, 16), ss.float32, dropout_p=1.0)
+    case.check(kept=0.0)
+    state = ss.cuda.get_rng_state()
+    Case((1, 1, 1, 8, 8, 16, 16), ss.float32, dropout_p=0.0).check()
+    assert ss.equal(state, ss.cuda.get_rng_state())
+
+
+def test_dropout_keeps_the_sum() -> None:
+    q, k = [ss.rand(1, 2, 256, 16, device="cuda", dtype=ss.bfloat16) for _ in range(2)]
+    ones = ss.ones(1, 2, 256, 16, device="cuda", dtype=ss.bfloat16)
+    sums = host(attention(q, k, ones, dropout_p=0.25)).astype(np.float64)[..., 0]
+    # A sum of 256 weights near 1 / 256, each kept with p = 0.75: its deviation is near 0.036.
+    assert abs(sums.mean() - 1) < 0.01
+    assert 0.025 < sums.std() < 0.05
+
+
+def test_a_graph_draws_anew_and_the_same_for_both_directions() -> None:
+    q, k, v = [ss.rand(1, 1, 40, 16, device="cuda").requires_grad_() for _ in range(3)]
+    with ss.no_grad():
+        v.fill_(1.0)
+    graph = ss.cuda.CUDAGraph()
+    with ss.cuda.graph(graph):
+        out = attention(q, k, v, dropout_p=0.5)
+        (slope,) = ss.autograd.grad(out, v, ss.ones_like(out))
+    seen = []
+    for _ in range(3):
+        graph.replay()
+        # Each weight that was kept is in both sums.
+        seen.append(out[..., 0].sum().item())
+        assert slope[..., 0].sum().item() == pytest.approx(seen[-1], rel=1e-5)
+    assert len(set(seen)) == 3
+
+
+# -- gradients of gradients -----------------------------------------------------------------------
+@pytest.mark.parametrize("facts", [{}, {"is_causal": True}, {"dropout_p": 0.4}],
+                         ids=["plain", "causal", "dropout"])
+def test_double_backward(facts: dict[str, Any]) -> None:
+    inputs = [cuda(numbers(n, shape, ss.float64), ss.float64).requires_grad_()
+              for n, shape in enumerate(((1, 2, 4, 3), (1, 1, 5, 3), (1, 1, 5, 2)))]
+
+    def call(*operands: Any) -> Any:
+        ss.manual_seed(3)
+        return attention(*operands, enable_gqa=True, **facts)
+
+    assert ss.autograd.gradcheck(call, inputs)
+    assert ss.autograd.gradgradcheck(call, inputs)
+
+
+# -- what it costs --------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", [ss.float32, ss.bfloat16], ids=lambda each: each.name)
+@pytest.mark.parametrize("facts", [{}, {"is_causal": True}, {"dropout_p": 0.1}],
+                         ids=["plain", "causal", "dropout"])
+def test_launches(dtype: Any, facts: dict[str, Any]) -> None:
+    case = Case((1, 4, 2, 40, 48, 16, 16), dtype, **facts)
+    operands, grad = case.operands(), cuda(case.arrays[3], dtype)
+    forward, out = kernels(lambda: attention(*operands, **case.facts))
+    backward, _ = kernels(lambda: out.backward(grad))
+    assert forward == 1
+    assert backward == 2
+
+
+def test_the_tape_holds_operands_result_and_logarithms() -> None:
+    case = Case((2, 4, 4, 70, 90, 16, 32), ss.bfloat16)
+    operands = case.operands()
+    text = ss.explain(lambda: attention(*operands, is_causal=True))
+    (call,) = [inner for inner in text.calls[0].inner if inner.op == "attention"]
+    assert call.plan is not None
+    assert "tiled by hand" in call.plan.kernel
+    held = 2 * sum(math.prod(each.shape) for each in (*operands, text.result)) + 4 * 2 * 4 * 70
+    assert sum(node["saved_bytes"] for node in call.tape) == held
+    assert sum(each["nbytes"] for each in call.allocations) < 2 * held
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda each: each.name)
+def test_no_scores_in_memory(dtype: Any) -> None:
+    length = 1100
+    case = Case((1, 1, 1, length, length, 16, 16), dtype, is_causal=True)
+    operands, grad = case.operands(), cuda(case.arrays[3], dtype)
+    ss.cuda.synchronize()
+    ss.cuda.reset_peak_memory_stats()
+    before = ss.cuda.memory_allocated()
+    out = attention(*operands, is_causal=True)
+    out.backward(grad)
+    ss.cuda.synchronize()
+    # The scores would be 1.2 million elements.
+    assert ss.cuda.max_memory_allocated() - before < length * length // 2
+    wanted = reference(*case.arrays, np.tril(np.ones((length, length), bool)))
+    for found, each in zip((out, *[x.grad for x in operands]), wanted, strict=True):
+        assert_near(found, each, dtype)
+
+
+def test_the_same_bits_every_time() -> None:
+    results = []
+    for _ in range(2):
+        case = Case((1, 4, 2, 50, 60, 32, 32), ss.bfloat16)
+        operands = case.operands()
+        out = attention(*operands, enable_gqa=True)
+        out.backward(cuda(case.arrays[3], ss.bfloat16))
+        results.append([host(x).view(np.uint16)
+                        for x in (out.detach(), *[each.grad for each in operands])])
+    for first, second in zip(*results, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def sources(dtype: Any, width: int, facts: dict[str, Any], mask: Any) -> list[Any]:
+    """The code of the three kernels of a call."""
+    for op in (ops.attention, ops.attention_slopes):
+        op.plans.clear()
+    Case((1, 2, 2, 16, 16, width, width), dtype, **facts).check(mask)
+    (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
+                                                                  ops.attention_slopes)]
+    return [launch.code for launch in (forward.binding, *backward.kernel.launches)]
+
+
+@pytest.mark.parametrize("facts", [{"is_causal": True}, {}], ids=["causal", "masked"])
+@pytest.mark.parametrize("width", [64, 128, 256])
+@pytest.mark.parametrize("dtype", [ss.bfloat16, ss.float32], ids=lambda each: each.name)
+def test_nothing_is_spilled(dtype: Any, width: int, facts: dict[str, Any]) -> None:
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+    options = [b"--gpu-architecture=sm_90", b"--fmad=false", b"--std=c++17",
+               b"--device-as-default-execution-space", b"--ptxas-options=-v"]
+    for code in sources(dtype, width, facts, None if facts else mask_of("bool", 16, 16)):
+        _, program = nvrtc.nvrtcCreateProgram((PRELUDE + code.source).encode(), b"kernel.cu", 0,
+                                              [], [])
+        done, = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, log)
+        nvrtc.nvrtcDestroyProgram(program)
+        assert done == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
+        assert b" 0 bytes spill stores" in log, log.decode()
+
+
+# -- what is refused ------------------------------------------------------------------------------
+def test_errors_name_the_operands() -> None:
+    q, k = [ss.ones(1, 2, 5, 8, device="cuda") for _ in range(2)]
+    with pytest.raises(RuntimeError, match="same dtype"):
+        attention(q, k.half(), k)
+    with pytest.raises(RuntimeError, match="attn_mask dtype"):
+        attention(q, k, k, ss.ones(5, 5, device="cuda", dtype=ss.int32))
+    with pytest.raises(RuntimeError):
+        attention(q, k[..., :4], k)
+    with pytest.raises(RuntimeError):
+        attention(q, k, k, ss.ones(3, 5, device="cuda", dtype=ss.bool))
+    with pytest.raises(ValueError, match="dropout probability"):
+        attention(q, k, k, dropout_p=1.5)
+    with pytest.raises(RuntimeError, match="is_causal"):
+        attention(q, k, k, ss.ones(5, 5, device="cuda", dtype=ss.bool), is_causal=True)
