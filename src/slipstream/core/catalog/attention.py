@@ -198,6 +198,8 @@ def _like(spec: Any, width: int) -> Any:
     Heads that were split from rows are so joined again without a copy.
     """
     shape = (*spec.shape[:-1], width)
+    if 0 in spec.strides:
+        return spec.dtype, shape
     order = sorted(range(spec.ndim - 2, -1, -1), key=lambda dim: spec.strides[dim])
     return spec.dtype, shape, dense_strides(shape, (spec.ndim - 1, *order))
 
