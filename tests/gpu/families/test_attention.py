@@ -297,6 +297,24 @@ def test_a_graph_draws_anew_and_the_same_for_both_directions() -> None:
     assert len(set(seen)) == 3
 
 
+def test_graphs_of_both_directions_drop_the_same() -> None:
+    x = ss.rand(1, 1, 40, 16, device="cuda").requires_grad_()
+    ones = ss.ones(1, 1, 40, 16, device="cuda").requires_grad_()
+
+    def call(values: Any) -> Any:
+        return attention(x.detach(), x.detach(), values, dropout_p=0.5)
+
+    graphed = ss.cuda.make_graphed_callables(call, (ones,))
+    seen = []
+    for _ in range(3):
+        ones.grad = None
+        out = graphed(ones)
+        out.backward(ss.ones_like(out))
+        seen.append(out[..., 0].sum().item())
+        assert ones.grad[..., 0].sum().item() == pytest.approx(seen[-1], rel=1e-5)
+    assert len(set(seen)) == 3
+
+
 # -- gradients of gradients -----------------------------------------------------------------------
 @pytest.mark.parametrize("facts", [{}, {"is_causal": True}, {"dropout_p": 0.4}],
                          ids=["plain", "causal", "dropout"])

@@ -21,8 +21,8 @@ from slipstream.core.vocab import dtypes, optional
 from slipstream.core.vocab.generators import Generator, defaults
 from slipstream.core.vocab.modes import modes
 
-# What the kernel takes: elements of a head's vectors, queries and keys, blocks of a launch.
-WIDEST, LONGEST, MOST_ROWS = 256, 1 << 30, 1 << 35
+# What the kernel takes: elements of a head's vector, queries or keys of a head and of all heads.
+WIDEST, LONGEST, MOST_ROWS = 256, 1 << 30, 1 << 34
 
 
 def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
@@ -144,7 +144,8 @@ def _lead_if_tiled(query: Any, key: Any, value: Any, attn_mask: Any, enable_gqa:
     if lead is None or max(spec.shape[-2], key.spec.shape[-2]) >= LONGEST:
         return None
     rows = (*lead[0], lead[1], spec.shape[-2])
-    if math.prod(rows) >= MOST_ROWS or not _mask_fits(attn_mask, (*rows, key.spec.shape[-2])):
+    most = max(math.prod(rows), math.prod((*lead[0], lead[2], key.spec.shape[-2])))
+    if most >= MOST_ROWS or not _mask_fits(attn_mask, (*rows, key.spec.shape[-2])):
         return None
     kernels = optional.load("core.kernels.cuda.attention")
     return lead if kernels.supports(spec.device, spec.dtype) else None
@@ -198,6 +199,8 @@ def _like(spec: Any, width: int) -> Any:
     Heads that were split from rows are so joined again without a copy.
     """
     shape = (*spec.shape[:-1], width)
+    if 0 in spec.strides:
+        return spec.dtype, shape
     order = sorted(range(spec.ndim - 2, -1, -1), key=lambda dim: spec.strides[dim])
     return spec.dtype, shape, dense_strides(shape, (spec.ndim - 1, *order))
 

@@ -135,7 +135,8 @@ SLIP_DEVICE wide_t slip_slope(wide_t weight, wide_t slope, wide_t sum, wide_t sp
 }
 """
 
-# Blocks of later queries, which have more keys, go first.
+# Blocks of later queries, which have more keys, go first.  A bound of one block for each
+# multiprocessor leaves a thread all registers: without it the compiler would rather spill.
 _OWN = r"""
     const int blocks = (int)walk.blocks, heads = (int)walk.heads;
     const int pair = (int)blockIdx.x / blocks, head = pair % heads, batch = pair / heads;
@@ -162,7 +163,7 @@ _STEP = r"""
 """
 
 FORWARD = r"""
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* key,
                const item_t* value MASKED, uint64_t seed, uint64_t base, const slip_walk walk) {
 """ + _OWN + r"""
@@ -265,7 +266,7 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
 """
 
 QUERIES = r"""
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const item_t* query,
                        const item_t* key, const item_t* value MASKED, const item_t* out,
                        const wide_t* logsum, uint64_t seed, uint64_t base, const slip_walk walk) {
@@ -306,23 +307,19 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
     slip_finish_copies();
     __syncthreads();
     wide_t own_sum[OWN], own_log[OWN];
-#pragma unroll 1
+#pragma unroll
     for (int r = 0; r < OWN; r++) {
         const int row = slip_row(r);
         const int64_t at = (int64_t)pair * walk.queries + first + row;
         wide_t found = 0;
         if (row < left) {
-            found = slip_dot(own_out + row * walk.out.row, grads + row * LINE(DEPTH), OWN_DEPTH,
-                             fits && slip_aligned<item_t>(out, 16));
+            found = slip_dot<DEPTH>(own_out + row * walk.out.row, grads + row * LINE(DEPTH),
+                                    OWN_DEPTH, fits && slip_aligned<item_t>(out, 16));
         }
         found = slip_row_sum(found);
         if (threadIdx.x % LANES == 0 && row < left) sums[at] = found;
-        const wide_t log = row < left ? logsum[at] * (wide_t)LOG2_E : (wide_t)INFINITY;
-#pragma unroll
-        for (int n = 0; n < OWN; n++) {
-            own_sum[n] = n == r ? found : own_sum[n];
-            own_log[n] = n == r ? log : own_log[n];
-        }
+        own_sum[r] = found;
+        own_log[r] = row < left ? logsum[at] * (wide_t)LOG2_E : (wide_t)INFINITY;
     }
     const wide_t scale = slip_factor(walk);
     slip_tile<WIDTH> sum;
@@ -412,15 +409,11 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                            + at * walk.grad.row),
                                    walk.grad.row, rest, OWN_DEPTH, fits);
         const int64_t place = (int64_t)(batch * heads + other) * walk.queries + at;
-        for (int i = threadIdx.x; i < COLUMNS; i += THREADS) {
-            // Queries beyond the last have no weights.
-            wide_t log = INFINITY, sum = 0;
-            if (i < rest) {
-                log = logsum[place + i] * (wide_t)LOG2_E;
-                sum = sums[place + i];
-            }
-            logs[turn * COLUMNS + i] = log;
-            own_sums[turn * COLUMNS + i] = sum;
+        if (threadIdx.x < COLUMNS) {
+            // Queries beyond the last have no weights, as `slip_scores` sees to.
+            const int i = threadIdx.x, to = turn * COLUMNS + i;
+            slip_copy_word(logs + to, logsum + (place + i), i < rest);
+            slip_copy_word(own_sums + to, sums + (place + i), i < rest);
         }
     };
     slip_bring<ROWS, WIDTH>(keys, key + (slip_start(walk, walk.key, batch, head)
@@ -444,13 +437,13 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         slip_tile<COLUMNS> weights, slopes;
         slip_clear(weights);
         slip_products<COLUMNS, WIDTH>(weights, keys, now_queries);
-        const bool edge = CAUSAL && first + ROWS > column + 1;
+        const bool edge = column + COLUMNS > all || (CAUSAL && first + ROWS > column + 1);
         slip_scores<true>(weights, walk, mask + (MASK ? slip_start(walk, walk.mask, batch, other)
                                                       : 0),
                           walk.mask.row, first, column, edge);
 #pragma unroll
         for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
-            const wide_t log = logs[turn * COLUMNS + slip_column(c)];
+            const wide_t log = logs[turn * COLUMNS + slip_column(c)] * (wide_t)LOG2_E;
 #pragma unroll
             for (int r = 0; r < OWN; r++) {
                 weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -log));
@@ -500,7 +493,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                         walk.fits && slip_aligned<item_t>(value_grad, 16));
     }
 }
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 slip_attention_keys(item_t* key_grad, item_t* value_grad, const item_t* grad, const item_t* query,
                     const item_t* key, const item_t* value MASKED, const wide_t* logsum,
                     const wide_t* sums, uint64_t seed, uint64_t base, const slip_walk walk) {

@@ -79,14 +79,25 @@ SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right
 }
 // The share of a thread in the sum of products of a row of memory and one of a tile; it is summed
 // in the same order where the row fits vectors and where not.
-template <class P, class Q> SLIP_DEVICE float slip_dot(P x, Q y, int width, bool fits) {
+template <int LENGTH, class P, class Q>
+SLIP_DEVICE float slip_dot(P x, Q y, int width, bool fits) {
     float sum = 0;
-#pragma unroll 1
-    for (int f = threadIdx.x % LANES * 8; f < width; f += LANES * 8) {
-        const slip_vector<item_t, 8> a = slip_read<item_t, 8>(x + f, width - f, fits);
+    auto add = [&](const slip_vector<item_t, 8>& a, int f) {
         const slip_vector<item_t, 8> b = slip_read<item_t, 8>(y + f, 8, true);
 #pragma unroll
         for (int e = 0; e < 8; e++) sum = FUSED(WIDEN(a.get(e)), WIDEN(b.get(e)), sum);
+    };
+    const int first = (int)threadIdx.x % LANES * 8;
+    if (fits) {
+#pragma unroll
+        for (int k = 0; k < LENGTH; k += LANES * 8) {
+            if (first + k < width) add(slip_read<item_t, 8>(x + (first + k), 8, true), first + k);
+        }
+        return sum;
+    }
+#pragma unroll 1
+    for (int f = first; f < width; f += LANES * 8) {
+        add(slip_read<item_t, 8>(x + f, width - f, false), f);
     }
     return sum;
 }
@@ -203,7 +214,13 @@ SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right
     }
     __syncwarp();
 }
-template <class P, class Q> SLIP_DEVICE wide_t slip_dot(P x, Q y, int width, bool fits) {
+template <class P, class Q> SLIP_DEVICE void slip_copy_word(P to, Q from, bool good) {
+    wide_t word = 0;
+    if (good) word = *from;
+    *to = word;
+}
+template <int LENGTH, class P, class Q>
+SLIP_DEVICE wide_t slip_dot(P x, Q y, int width, bool fits) {
     wide_t sum = 0;
     for (int f = threadIdx.x % LANES; f < width; f += LANES) {
         const wide_t a = x[f], b = y[f];

@@ -55,10 +55,14 @@ template <bool TURNED, class P> SLIP_DEVICE void slip_right(uint32_t (&word)[4],
     if (TURNED) slip_turned_matrices(word, tile + ((low + middle) * step + high));
     else slip_matrices(word, tile + ((low + high) * step + middle));
 }
-// 16 bytes into shared memory, or zeros.
+// 16 bytes into shared memory, or zeros; and a word.
 template <class T> SLIP_DEVICE void slip_copy_16(T* to, const T* from, bool good) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"(slip_shared_address(to)), "l"(from), "r"(good ? 16 : 0) : "memory");
+}
+SLIP_DEVICE void slip_copy_word(float* to, const float* from, bool good) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :: "r"(slip_shared_address(to)), "l"(from), "r"(good ? 4 : 0) : "memory");
 }
 SLIP_DEVICE void slip_finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // 2 to the x, within two units of the last place; what is below the least normal number is 0.
@@ -123,6 +127,11 @@ template <class P, class Q> SLIP_DEVICE void slip_copy_16(P to, Q from, bool goo
     slip_chunk<16> chunk = {};
     if (good) chunk = slip_load<slip_chunk<16> >(from);
     slip_store<slip_chunk<16> >(to, chunk);
+}
+template <class P, class Q> SLIP_DEVICE void slip_copy_word(P to, Q from, bool good) {
+    float word = 0;
+    if (good) word = slip_load<float>(from);
+    slip_store<float>(to, word);
 }
 SLIP_DEVICE void slip_finish_copies() {}
 SLIP_DEVICE float slip_fast_exp2(float x) { return exp2f(x); }

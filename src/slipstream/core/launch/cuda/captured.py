@@ -26,7 +26,8 @@ class Step(NamedTuple):
 class Draw(NamedTuple):
     """A launch that draws: words ``at`` and after are the seed and the first counter.
 
-    ``generator``: which of the graph's it draws from; the captured counter counts from 0.
+    ``generator``: which of the graph's it draws from; the captured counter counts from 0.  Where
+    ``origin`` is another graph, it draws again what that one drew when it was replayed last.
     """
 
     node: int
@@ -34,6 +35,7 @@ class Draw(NamedTuple):
     words: tuple[int, ...]
     at: int
     generator: int
+    origin: CapturedGraph | None = None
 
 
 class CapturedGraph:
@@ -55,6 +57,9 @@ class CapturedGraph:
         self.filled: list[Storage] = []
         self.children: list[int] = []
         self.generators: list[tuple[Any, int]] = []
+        # The seeds that stand for them in captured words; seeds and counters at the last replay.
+        self.tokens: list[int] = []
+        self.streams: list[tuple[int, int]] = []
         self.launches: list[Launch | None] = []
         self.sites: list[Any] = []
         # The last replay on each stream, by their numbers.
@@ -116,9 +121,13 @@ class CapturedGraph:
 
     def draw(self) -> None:
         """Let the nodes that draw go on where their generators are now."""
-        streams = [generator.draw(count) for generator, count in self.generators]
+        self.streams = [generator.draw(count) for generator, count in self.generators]
         for each in self.draws:
-            seed, first = streams[each.generator]
+            origin = each.origin or self
+            if not origin.streams:
+                raise RuntimeError("cuda graph: it draws again what another graph drew, which was "
+                                   "not replayed yet\n  mend: replay that one first")
+            seed, first = origin.streams[each.generator]
             values = list(each.words)
             values[each.at:each.at + 2] = seed, first + values[each.at + 1]
             words = Words()

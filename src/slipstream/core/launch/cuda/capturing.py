@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from slipstream.core.vocab.records import Storage
 
 # Classes of the numbers with which every launch that draws begins.
 STREAM = ("seed", "base")
+# The graphs by the seeds that stood for their generators: a gradient that is captured by itself
+# draws again what its forward graph drew.
+known_tokens: WeakValueDictionary[int, CapturedGraph] = WeakValueDictionary()
 
 
 class CapturedPlace:
@@ -89,11 +93,13 @@ class Capture:
         for queue in self.queues:
             queue.capture = None
         routes_of(self.backend.allocator).leave()
-        for generator, seed, offset, _ in self.registered:
+        for generator, seed, offset, token in self.registered:
             drawn = generator.get_offset()
             generator.manual_seed(seed)
             generator.set_offset(offset)
             self.made.generators.append((generator, drawn))
+            self.made.tokens.append(token)
+            known_tokens[token] = self.made
 
     def end(self) -> CapturedGraph:
         """The graph, ready to be replayed.
@@ -145,19 +151,25 @@ class Capture:
         """Add a launch with its argument words."""
         draws = launch.numbers[:2] == STREAM
         at = len(words) - sum([1 + (each == "c128") for each in launch.numbers])
-        found = self.registered_of(words[at]) if draws else -1
+        found, origin = self.drawn_from(words[at]) if draws else (-1, None)
         block = launch.parameters(words_of(words), 0, len(words))
         node = self.driver.add_kernel_node(self.made.graph, self.tails[queue.number],
                                            launch.function, launch.shape, block)
         self.note(queue, node, launch.name, launch, site)
         if draws:
-            self.made.draws.append(Draw(node, launch, words, at, found))
+            self.made.draws.append(Draw(node, launch, words, at, found, origin))
 
-    def registered_of(self, seed: int) -> int:
-        """Which registered generator draws; RuntimeError for another."""
+    def drawn_from(self, seed: int) -> tuple[int, CapturedGraph | None]:
+        """Which registered generator draws, and the graph that drew the same before, if another.
+
+        RuntimeError for a generator that is not registered.
+        """
         for place, each in enumerate(self.registered):
             if each.token == seed:
-                return place
+                return place, None
+        origin = known_tokens.get(seed)
+        if origin is not None:
+            return origin.tokens.index(seed), origin
         raise RuntimeError(
             "cuda graph: a generator that the graph does not know draws, or was seeded, inside "
             "the capture\n"
