@@ -128,21 +128,30 @@ class ProgramKernel(LaunchKernel):
     def _launch(self, plan: AnyPlan, words: Words, inner: int,
                 shape: Shape) -> Launch:
         """A launch of a plan's kernel; ``shape``: sizes of grid and block, shared memory."""
-        if self.formula.counts:
-            words = {"inner": [inner], **words}
+        words = self._counted(words, inner)
         tail = access.packed(words)
+        code = self._code(plan, words)
+        # As `make_launch` makes it; bindings are made for every new size.
+        return Launch(code, modules.function(self.device, code, shape[2]), shape, self.numbers,
+                      struct.pack(f"<{len(tail)}q", *tail))
+
+    def _counted(self, words: Words, inner: int) -> Words:
+        return {"inner": [inner], **words} if self.formula.counts else words
+
+    def _code(self, plan: AnyPlan, words: Words) -> KernelCode:
+        """The text of a plan's kernel; ``words`` tell what its tail holds."""
         code = self.codes.get(plan)
         if code is None:
             text = self._writer(plan)(self.formula, plan, words).text()
             code = self.codes[plan] = KernelCode(self.formula.name, text)
-        # As `make_launch` makes it; bindings are made for every new size.
-        return Launch(code, modules.function(self.device, code, shape[2]), shape, self.numbers,
-                      struct.pack(f"<{len(tail)}q", *tail))
+        return code
 
     def _bind_reduction(self, cuts: list[Cut], inner: int) -> Launch | Staged:
         if cuts[0].plan.stage < 0:
             return self._launch_cut(cuts[0], inner)
         layout, nbytes = self._scratch(cuts[0])
+        modules.prepare(self.device, [self._code(each.plan, self._counted(each.words, inner))
+                                      for each in cuts])
         stages = []
         for each in cuts:
             writer = self._writer(each.plan)(self.formula, each.plan, each.words)
