@@ -1,4 +1,4 @@
-"""``slipstream kernels``: compiled kernels, made ahead of time without a card, listed and removed."""
+"""``slipstream kernels``: compiled kernels, made ahead of time, listed, counted and removed."""
 
 from __future__ import annotations
 
@@ -115,8 +115,9 @@ def run_stats(arguments: argparse.Namespace) -> int:
           f"{found['damaged']} damaged, in {found['folder']}")
     for pack in found["packs"]:
         counts = ", ".join(f"{arch} {count}" for arch, count in sorted(pack["kernels"].items()))
-        state = f"{counts or 'no kernels'}, {pack['nbytes'] / 2**20:.1f} MiB, " \
-                f"{pack['damaged']} damaged" if pack["sound"] else "is no pack, or damaged"
+        facts = (counts or "no kernels", f"{pack['nbytes'] / 2**20:.1f} MiB",
+                 f"{pack['damaged']} damaged")
+        state = ", ".join(facts) if pack["sound"] else "is no pack, or damaged"
         print(f"pack   {pack['path']}: {state}")
     return 0
 

@@ -71,7 +71,8 @@ def test_build(small, folder, capsys):
 
 
 def test_build_into_a_file(small, folder):
-    assert main(["kernels", "build", "--arch", "sm_90", "--out", str(folder / "x" / "my.pack")]) == 0
+    out = str(folder / "x" / "my.pack")
+    assert main(["kernels", "build", "--arch", "sm_90", "--out", out]) == 0
     assert [path.name for path in (folder / "x").iterdir()] == ["my.pack"]
 
 
@@ -133,7 +134,8 @@ def test_what_is_damaged_is_counted(folder, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("words", [[], ["build", "--jobs", "0"], ["build", "--jobs", "x"], ["melt"]])
+@pytest.mark.parametrize("words", [
+    [], ["build", "--jobs", "0"], ["build", "--jobs", "x"], ["melt"]])
 def test_wrong_command_lines(words):
     with pytest.raises(SystemExit) as status:
         main(["kernels", *words])

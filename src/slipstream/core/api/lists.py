@@ -61,7 +61,7 @@ def norm_and_factor(tensors: Sequence[Any], order: float, most: float) -> tuple[
     every op.
     """
     state = modes.current()
-    if state.special:
+    if state.stack:
         return None
     first: TensorBase = tensors[0]
 
@@ -100,7 +100,7 @@ def unscale(tensors: Sequence[Any], inverse: Any, found: Any) -> bool:
     with nothing done, where the tensors cannot be one list.
     """
     state = modes.current()
-    if state.special or not tensors[0].spec.dtype.is_floating_point:
+    if state.stack or not tensors[0].spec.dtype.is_floating_point:
         return False
     op = update_op(_unscaling, ("gradient",), ("found", "inverse"), ())
 

@@ -66,7 +66,7 @@ class ListUpdate:
         """Write the new values; the numbers of those tensors that have to go by themselves."""
         state = modes.current()
         modes.note_site(state)
-        if state.special:
+        if state.stack:
             return list(range(self.count))
         values = tuple([float(number) for number in numbers.values()])
         if self.parts is None:

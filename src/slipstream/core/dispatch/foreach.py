@@ -32,7 +32,7 @@ def each(op: Op, title: str, tensors: Sequence[Any], named: dict[str, Any],
     results: list[Any] = list(tensors) if in_place else [None] * len(tensors)
     state = modes.current()
     rest: Sequence[int] = range(len(tensors))
-    if not state.special and not wants_gradient(state, tensors, named):
+    if not state.stack and not wants_gradient(state, tensors, named):
         rest = together(op, tensors, (named, several), (state, results, in_place))
     for place in rest:
         mine = {name: value[place] if name in several else value for name, value in named.items()}

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from slipstream.core.launch.cuda.launches import KernelCode
-from slipstream.core.launch.cuda.modules import Modules, key_of, kept_path, pack_folder
+from slipstream.core.launch.cuda.modules import Modules, kept_path, key_of, pack_folder
 from slipstream.core.launch.cuda.packs import HEAD, ROW, Pack, Packed, packs, write_pack
 from slipstream.core.native.driver import CompileError, Driver
 from slipstream.core.native.drivers import drivers
@@ -88,7 +88,8 @@ def test_every_damaged_byte_is_seen(tmp_path):
                    for each, wanted in zip(found, kernels(), strict=True)), place
 
 
-@pytest.mark.parametrize("length", [0, 10, HEAD.size, HEAD.size + 20, HEAD.size + 3 * ROW.size, 250])
+@pytest.mark.parametrize("length", [
+    0, 10, HEAD.size, HEAD.size + 20, HEAD.size + 3 * ROW.size, 250])
 def test_a_file_that_was_cut_short(tmp_path, length):
     path = tmp_path / "a.pack"
     write_pack(path, kernels())

@@ -1,4 +1,4 @@
-"""Packs of kernels made ahead of time: what the catalogue commonly asks for, compiled without a card.
+"""Packs of kernels made ahead of time: what the catalogue commonly asks for, without a card.
 
 Nobody lists the common kinds: the samples of every entry run on a driver that launches nothing,
 and what they ask to be compiled is noted.
@@ -6,11 +6,12 @@ and what they ask to be compiled is noted.
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog.table import ops, table
 from slipstream.core.dispatch.entry import FORMULA_KINDS
 from slipstream.core.dispatch.op import Op
-from slipstream.core.launch.cuda.modules import key_of, kept_path, modules, pack_folder, read_kept
+from slipstream.core.launch.cuda.modules import kept_path, key_of, modules, pack_folder, read_kept
 from slipstream.core.launch.cuda.packs import Pack, Packed, write_pack
 from slipstream.core.launch.door import backends
 from slipstream.core.native.driver import CompileError
@@ -37,7 +38,6 @@ OTHERS = {"bool": dtypes.bool_, "int": dtypes.int64, "complex": dtypes.complex64
 # How many times as large as in the samples the sizes of a formula's operands are: kernels of rows
 # and of whole vectors are others than those of a few elements.  Sizes of 0 and 1 stay.
 SCALES = (1, 64, 256)
-WAYS = ("forward", "backward")
 MISSING = "kernels are compiled by NVRTC, which is missing: {}\n  mend: {}"
 # What an op raises for a sample in a dtype or size that it does not take.
 REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
@@ -57,7 +57,7 @@ class Built:
 
 
 def find_compiler() -> Any:
-    """NVRTC, with neither card nor driver; raises RuntimeError with the mend where it is missing."""
+    """NVRTC, without card or driver; raises RuntimeError with the mend where it is missing."""
     mend = optional.install_command("cuda")
     try:
         compiler = optional.load("core.native.real.compiler").Compiler()
@@ -122,11 +122,9 @@ def run_samples(op: Op, device: str) -> None:
     kinds = DTYPES if "float" in op.entry.dtypes else tuple(
         [OTHERS[kind] for kind in op.entry.dtypes])
     scales = SCALES if op.entry.kind in FORMULA_KINDS else SCALES[:1]
-    for sample in op.entry.samples():
-        for dtype in kinds:
-            for scale in scales:
-                for way in WAYS:
-                    run_sample(op, Sampled(sample, dtype, device, scale), way == "backward")
+    for sample, dtype, scale in itertools.product(op.entry.samples(), kinds, scales):
+        for gradients in (False, True):
+            run_sample(op, Sampled(sample, dtype, device, scale), gradients)
 
 
 class Sampled:
@@ -175,15 +173,12 @@ class Sampled:
 
 def run_sample(op: Op, sample: Sampled, gradients: bool) -> None:
     """Call an op, and backward through it; what an op refuses asks for no kernel."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(*REFUSALS):
         warnings.simplefilter("ignore")
-        try:
-            for result in sample.call(op, gradients):
-                if result.requires_grad:
-                    upstream = ops.empty_like.call((result.detach(),), {})
-                    result.backward(upstream, retain_graph=True)
-        except REFUSALS:
-            return
+        for result in sample.call(op, gradients):
+            if result.requires_grad:
+                upstream = ops.empty_like.call((result.detach(),), {})
+                result.backward(upstream, retain_graph=True)
 
 
 def build(architectures: Sequence[str], out: str | Path | None = None, jobs: int | None = None,

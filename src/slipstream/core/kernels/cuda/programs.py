@@ -142,8 +142,9 @@ class ProgramKernel(LaunchKernel):
         """The text of a plan's kernel; ``words`` tell what its tail holds."""
         code = self.codes.get(plan)
         if code is None:
-            text = self._writer(plan)(self.formula, plan, words).text()
-            code = self.codes[plan] = KernelCode(self.formula.name, text)
+            writer = self._writer(plan)(self.formula, plan, words)
+            code = KernelCode(self.formula.name, writer.text()).made_by(writer.fusion)
+            self.codes[plan] = code
         return code
 
     def _bind_reduction(self, cuts: list[Cut], inner: int) -> Launch | Staged:

@@ -2,7 +2,7 @@
 
 A pack is a head (`MAGIC`, count, hash of the index), an index sorted by key, and images.  An image
 is found under the same key as in the cache (`modules.key_of`) and is stored behind a hash of key,
-name, architecture and compressed image, so that what was damaged, or belongs elsewhere, counts as missing.
+name, architecture and compressed image, so that what is damaged or foreign counts as missing.
 """
 
 from __future__ import annotations

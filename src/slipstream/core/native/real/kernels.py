@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cuda.bindings import driver as cu
 
 from slipstream.core.native.real.checked import Checked
