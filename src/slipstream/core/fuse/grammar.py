@@ -13,7 +13,6 @@ from slipstream.core.fuse.classes import NUMPY
 from slipstream.core.fuse.primitives import PRIMITIVES
 from slipstream.core.vocab.programs import COMPUTE_CLASSES, FULL, ROW, Program, Step
 
-
 # The rules, by the pass that makes them hold: see `passes`.
 TYPED, FOLDED, SHARED, DEAD = [frozenset((name,)) for name in (
     "typed", "folded", "shared", "dead")]
@@ -28,7 +27,8 @@ def check(program: Program, rules: frozenset[str] = EVERY) -> None:
     """Raise Ungrammatical with all rules that a program breaks; ``rules``: those that must hold."""
     broken = [*_operands(program), *_steps(program), *_outputs(program)]
     if not broken:
-        broken = [text for rule, find in NEEDLESS.items() if rule in rules for text in find(program)]
+        broken = [text for rule, find in NEEDLESS.items() if rule in rules
+                  for text in find(program)]
     if broken:
         raise Ungrammatical("; ".join(broken))
 

@@ -15,7 +15,8 @@ from slipstream.core.fuse.primitives import PRIMITIVES, Primitive
 from slipstream.core.vocab.programs import Constant, Program, Step
 
 _OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+    "gt": ">", "ge": ">=",
     "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "logical_and": "&",
     "logical_or": "|", "logical_xor": "^",
 }

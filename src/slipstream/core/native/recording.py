@@ -59,6 +59,13 @@ class RecordingDriver(Driver):
         self.sources: dict[Source, None] = {}
         self.memory: dict[int, mmap.mmap] = {}
         self.made = 0
+        self.closed = False
+
+    def check_open(self, call: str) -> None:
+        """Raise DriverError when the recording has ended: there is nothing to compute with."""
+        if self.closed:
+            raise DriverError(call, "INVALID_CONTEXT", "this process has recorded kernels for a "
+                              "pack: use CUDA devices in another process")
 
     def handle(self) -> int:
         """A number for a thing that does nothing."""
@@ -138,6 +145,7 @@ class RecordingDriver(Driver):
 
     def copy(self, target: int, source: int, nbytes: int, kind: str, stream: int) -> None:
         """Copy at once what may be looked at."""
+        self.check_open("copy")
         ctypes.memmove(target, source, min(nbytes, READ))
 
     def fill(self, target: int, value: int, width: int, count: int, stream: int) -> None:
@@ -194,6 +202,7 @@ class RecordingDriver(Driver):
 
     def compile(self, source: str, name: str, options: tuple[str, ...], arch: str) -> bytes:
         """Note what is asked for."""
+        self.check_open("compile")
         self.counts["compilations"] += 1
         self.sources[Source(source, name, tuple(options), arch)] = None
         return b""
@@ -227,6 +236,7 @@ class RecordingDriver(Driver):
     def launch(self, function: int, grid: tuple[int, int, int], block: tuple[int, int, int],
                shared: int, stream: int, parameters: bytes) -> None:
         """Count it."""
+        self.check_open("launch")
         self.counts["kernel_launches"] += 1
 
     def statistics(self) -> dict[str, Any]:

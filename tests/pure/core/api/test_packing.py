@@ -13,7 +13,7 @@ from slipstream.core.api.cuda import packing
 from slipstream.core.catalog.table import table
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.cuda.packs import Pack
-from slipstream.core.native.driver import CompileError
+from slipstream.core.native.driver import CompileError, DriverError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.recording import RecordingDriver, capability_of
 from slipstream.core.vocab.settings import settings
@@ -148,6 +148,12 @@ def test_a_process_with_a_device_does_not_record():
     packing.run_samples(table["neg"], "cuda:0")
     with pytest.raises(RuntimeError, match="in a process of their own"):
         packing.common_sources(("sm_90",), ["add"])
+
+
+def test_after_recording_no_device_computes():
+    packing.common_sources(("sm_90",), ["neg"])
+    with pytest.raises(DriverError, match="has recorded kernels for a pack"):
+        packing.tensor([1.0], device="cuda")
 
 
 @pytest.mark.parametrize("name", ["90", "sm_", "sm_7", "sm_70", "sm_x", "compute_90", ""])

@@ -204,8 +204,8 @@ def test_the_rules_that_do_not_hold_yet() -> None:
 def test_the_list_is_flat_and_prints() -> None:
     assert [each.name for each in PASSES] == ["decompose", "fold", "common subexpressions",
                                               "dead code"]
-    assert describe_passes().splitlines()[1] == "2. fold: steps of constants, products and " \
-                                                "quotients by one"
+    second = describe_passes().splitlines()[1]
+    assert second == "2. fold: steps of constants, products and quotients by one"
 
 
 def test_before_the_first_pass_there_is_no_program() -> None:

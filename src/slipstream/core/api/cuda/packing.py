@@ -30,6 +30,7 @@ from slipstream.core.native.driver import CompileError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.recording import RecordingDriver, Source, capability_of
 from slipstream.core.vocab import dtypes, optional
+from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.settings import settings
 
 DTYPES = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
@@ -97,6 +98,7 @@ def recorded(architectures: Sequence[str]) -> Iterator[RecordingDriver]:
         yield driver
     finally:
         settings.memo = before
+        driver.closed = True
 
 
 def common_sources(architectures: Sequence[str], names: Sequence[str] | None = None,
@@ -115,11 +117,11 @@ def common_sources(architectures: Sequence[str], names: Sequence[str] | None = N
         return list(driver.sources)
 
 
-def run_samples(op: Op, device: str) -> None:
-    """Call an op as its samples do, in every common kind."""
+def run_samples(op: Op, device: str, floats: tuple[DType, ...] = DTYPES) -> None:
+    """Call an op as its samples do, in every common kind; ``floats``: the dtypes of floats."""
     if not op.entry.samples or op.entry.host:
         return
-    kinds = DTYPES if "float" in op.entry.dtypes else tuple(
+    kinds = floats if "float" in op.entry.dtypes else tuple(
         [OTHERS[kind] for kind in op.entry.dtypes])
     scales = SCALES if op.entry.kind in FORMULA_KINDS else SCALES[:1]
     for sample, dtype, scale in itertools.product(op.entry.samples(), kinds, scales):
@@ -242,7 +244,8 @@ def compiled_kernels(built: Built, compiler: Any, missing: dict[str, Source], jo
     found = []
     workers = ThreadPoolExecutor(jobs)
     try:
-        tasks = {workers.submit(compiler.compile, *source): key for key, source in missing.items()}
+        tasks = {workers.submit(compiler.compile, each.text, each.name, each.options,
+                                each.arch): key for key, each in missing.items()}
         for task in as_completed(tasks):
             key = tasks[task]
             source = missing[key]
