@@ -18,9 +18,11 @@ SUITES = ("tests/pure", "tests/cpu")
 SIMULATED = "tests/gpu"
 KERNELS = ROOT / "build" / "kernels"
 HIDDEN = ROOT / ".venv-no-compiler"
+NVRTC = ROOT / ".venv-nvrtc"
 COPY = ROOT / "build" / "no-compiler"
 COPIED = ("src", "tests", "examples", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 TEST_NEEDS = ["pytest>=8.2", "hypothesis>=6.100", "scipy>=1.13"]
+NVRTC_NEEDS = ["cuda-bindings>=13,<14", "nvidia-cuda-nvrtc>=13,<14"]
 SCRIPT_SECONDS = 300
 Count = tuple[int, int]
 
@@ -145,6 +147,25 @@ def needs_cython(python: Path) -> bool:
         "raise SystemExit(not any(r.lower().startswith('cython') for r in wanted))"
     )
     return subprocess.run([str(python), "-c", code], cwd=COPY / "tests").returncode == 0
+
+
+def nvrtc() -> Count:
+    """Compile the catalogue's kernel sources with NVIDIA's compiler, which needs no card.
+
+    Where it cannot be installed there is nothing to find out; where it can, a run that compiles
+    nothing is a failure.
+    """
+    create_environment(NVRTC)
+    python = NVRTC / "bin" / "python"
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+               *BUILD_NEEDS, *TEST_NEEDS, *NVRTC_NEEDS]
+    if subprocess.run(command).returncode:
+        print("NVRTC cannot be installed here: its sources are not compiled")
+        return 0, 0
+    environment = {**on_simulated(), "PYTHONPATH": str(ROOT / "src")}
+    passed, failed = run_pytest("nvrtc", ["tests/nvrtc", f"{SIMULATED}/kernels/test_texts.py"],
+                                python, ROOT, environment)
+    return passed, failed or int(not passed)
 
 
 def scripts() -> Count:

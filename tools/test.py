@@ -18,6 +18,7 @@ LEGS = {
     "simulated": legs.simulated,
     "simulated-uncompiled": legs.simulated_uncompiled,
     "no-compiler": legs.no_compiler,
+    "nvrtc": legs.nvrtc,
     "scripts": legs.scripts,
     "check": legs.checks,
 }

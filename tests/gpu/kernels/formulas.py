@@ -70,6 +70,7 @@ class Run:
     """A formula on device tensors: results on the device, and what launched them."""
 
     def __init__(self, formula: Formula, **operands: Any) -> None:
+        self.formula = formula
         self.traced, self.kernel = formula.traced(operands)
         self.operands = operands
         self.tensors = [operands[name] for name in self.traced.operands]

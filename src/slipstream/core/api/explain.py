@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from slipstream.core.api.fusions import KernelReport, kernels_of, sent, sent_since
 from slipstream.core.api.library import op_named
 from slipstream.core.dispatch.modes import listening
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN
@@ -28,7 +29,10 @@ FORMS = {PLAIN: "", IN_PLACE: " in place", OUT: " out="}
 
 @dataclass
 class PlanReport:
-    """A plan as text: whether it was made or found, results, kernels considered, program."""
+    """A plan as text: whether it was made or found, results, kernels considered, program.
+
+    ``launches``: what a plan of a card launches, with sources (without the prelude).
+    """
 
     op: str
     state: str
@@ -36,11 +40,13 @@ class PlanReport:
     kernel: str
     considered: list[tuple[str, str]]
     program: str
+    launches: list[KernelReport] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [f"plan of {self.op} ({self.state})", f"  results   {', '.join(self.results)}",
                  f"  kernel    {self.kernel}"]
         lines += [f"  considered {name}: {verdict}" for name, verdict in self.considered]
+        lines += [f"  launch    {each.name}: {each.fusion}" for each in self.launches]
         if self.program:
             lines += ["  program", *["    " + line for line in self.program.splitlines()]]
         return "\n".join(lines)
@@ -70,19 +76,26 @@ class CallReport:
 
 @dataclass
 class Explanation:
-    """What `explain` saw: ``calls`` in order, ``waits`` outside them, the function's ``result``."""
+    """What `explain` saw: ``calls`` in order, ``waits`` outside them, the function's ``result``.
+
+    ``replays``: of each card, (launches that left it meanwhile, those of them by graph replay).
+    """
 
     calls: list[CallReport]
     waits: list[str]
     result: Any
+    replays: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the result, as dicts, lists, numbers and strings."""
-        return {"calls": [asdict(call) for call in self.calls], "waits": list(self.waits)}
+        return {"calls": [asdict(call) for call in self.calls], "waits": list(self.waits),
+                "replays": {device: list(counts) for device, counts in self.replays.items()}}
 
     def __str__(self) -> str:
         lines = [line for call in self.calls for line in _call_lines(call)]
         lines += [f"wait: {wait}" for wait in self.waits]
+        lines += [f"graph replay: {replayed} of {sent} launches that left {device} meanwhile"
+                  for device, (sent, replayed) in self.replays.items()]
         return "\n".join(lines) or "no op was called"
 
     __repr__ = __str__
@@ -96,17 +109,19 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     """Call ``fn(*args, **kwargs)`` once and tell what each op of it did, layer by layer.
 
     Each call: the line that made it, the operands as dtype[shape]@device, the plan (found or made,
-    the kernels considered and why each was refused, the program as Python), allocations (new or
-    reused blocks), the tape node with the bytes it saves, waits, microseconds a layer.  Only the
+    the kernels considered and why each was refused, each launch of a card with the kind of fusion
+    that made it, the program as Python), allocations (new or reused blocks), the tape node with the
+    bytes it saves, waits, microseconds a layer.  Only the
     calling thread is seen.  The figures include the cost of looking; raises what ``fn`` raises.
     """
     if not callable(fn):
         raise TypeError(f"explain() needs a function to call, not {type(fn).__name__}")
     seen = _Collector()
+    before = sent()
     with listening(seen):
         result = fn(*args, **kwargs)
     calls, waits = seen.finish()
-    return Explanation(calls, waits, result)
+    return Explanation(calls, waits, result, sent_since(before))
 
 
 def describe_plan(op: Any, *args: Any, **kwargs: Any) -> PlanReport:
@@ -135,8 +150,10 @@ def plan_report(plan: Any, made: bool) -> PlanReport:
     program = ""
     if traced is not None and hasattr(plan.kernel, "program"):
         program = describe(traced.program, (*traced.operands, *traced.number_names))
-    return PlanReport(plan.op.name, "made" if made else "found", [repr(spec) for spec in specs],
-                      kernel, list(getattr(recipe, "considered", ())), program)
+    return PlanReport(plan.op.name, "made" if made else "found",
+                      [repr(spec) for spec in specs if spec is not None],
+                      kernel, list(getattr(recipe, "considered", ())), program,
+                      kernels_of(plan))
 
 
 class _Collector:
@@ -190,11 +207,13 @@ class _Digest:
     event: TraceEvent
     start: int
     facts: Any
+    plan: Any = None
 
 
 def _digest(event: TraceEvent) -> _Digest:
     details = event.details
     facts: Any = None
+    plan: Any = None
     if event.kind == "plan":
         facts = plan_report(details["plan"], details["made"])
     elif event.kind == "allocate":
@@ -203,9 +222,10 @@ def _digest(event: TraceEvent) -> _Digest:
         facts = _node_facts(details["node"])
     elif event.kind == "launch":
         facts = [repr(spec) for spec in details["operands"]]
+        plan = details["plan"]
     kept = TraceEvent(event.kind, event.name, event.start, event.end, event.code,
                       event.instruction, details if event.kind == "wait" else {})
-    return _Digest(kept, event.start, facts)
+    return _Digest(kept, event.start, facts, plan)
 
 
 def _node_facts(node: Any) -> dict[str, Any]:
@@ -251,6 +271,8 @@ def _take_in(report: CallReport, item: _Digest) -> None:
         report.tape.append(item.facts)
     elif kind == "launch":
         report.launches.append(item.event.name)
+        # What goes over lists of tensors keeps its own plans.
+        report.plan = report.plan or plan_report(item.plan, False)
     else:
         report.waits.append(_wait_text(item.event))
 

@@ -12,7 +12,6 @@ from slipstream.core.dispatch.lists import TensorList
 from slipstream.core.dispatch.op import OUT
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab import dtypes, optional
-from slipstream.core.vocab.autocast import MODE
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import KERNEL, Plan, TensorBase
 
@@ -62,7 +61,7 @@ def norm_and_factor(tensors: Sequence[Any], order: float, most: float) -> tuple[
     every op.
     """
     state = modes.current()
-    if state.special >= MODE:
+    if state.stack:
         return None
     first: TensorBase = tensors[0]
 
@@ -101,7 +100,7 @@ def unscale(tensors: Sequence[Any], inverse: Any, found: Any) -> bool:
     with nothing done, where the tensors cannot be one list.
     """
     state = modes.current()
-    if state.special >= MODE or not tensors[0].spec.dtype.is_floating_point:
+    if state.stack or not tensors[0].spec.dtype.is_floating_point:
         return False
     op = update_op(_unscaling, ("gradient",), ("found", "inverse"), ())
 

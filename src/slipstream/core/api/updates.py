@@ -14,7 +14,6 @@ from slipstream.core.dispatch.lists import Snapshot, Steps, TensorList, drop_gra
 from slipstream.core.dispatch.op import OUT
 from slipstream.core.dispatch.updating import UpdateOp, make_update
 from slipstream.core.launch.door import door
-from slipstream.core.vocab.autocast import MODE
 from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import ModeState, modes
 
@@ -71,7 +70,7 @@ class ListUpdate:
         """
         state = modes.current()
         modes.note_site(state)
-        if state.special >= MODE:
+        if state.stack:
             return list(range(self.count))
         values = tuple([float(number) for number in numbers.values()])
         if self.parts is None:

@@ -10,7 +10,6 @@ from slipstream.core.dispatch.lists import TensorList
 from slipstream.core.dispatch.op import IN_PLACE, PLAIN, Op
 from slipstream.core.dispatch.signature import NUMBER, TENSOR_OR_NUMBER
 from slipstream.core.engine.tape import tape
-from slipstream.core.vocab.autocast import MODE
 from slipstream.core.vocab.modes import ModeState, modes
 from slipstream.core.vocab.records import TensorBase
 
@@ -33,7 +32,7 @@ def each(op: Op, title: str, tensors: Sequence[Any], named: dict[str, Any],
     results: list[Any] = list(tensors) if in_place else [None] * len(tensors)
     state = modes.current()
     rest: Sequence[int] = range(len(tensors))
-    if state.special < MODE and not wants_gradient(state, tensors, named):
+    if not state.stack and not wants_gradient(state, tensors, named):
         rest = together(op, tensors, (named, several), (state, results, in_place))
     for place in rest:
         mine = {name: value[place] if name in several else value for name, value in named.items()}

@@ -13,14 +13,22 @@ from slipstream.core.fuse.classes import NUMPY
 from slipstream.core.fuse.primitives import PRIMITIVES
 from slipstream.core.vocab.programs import COMPUTE_CLASSES, FULL, ROW, Program, Step
 
+# The rules, by the pass that makes them hold: see `passes`.
+TYPED, FOLDED, SHARED, DEAD = [frozenset((name,)) for name in (
+    "typed", "folded", "shared", "dead")]
+EVERY = TYPED | FOLDED | SHARED | DEAD
+
 
 class Ungrammatical(ValueError):
     """A program that breaks a rule; the text says which, and where."""
 
 
-def check(program: Program) -> None:
-    """Raise Ungrammatical with all rules that a program breaks."""
-    broken = [*_operands(program), *_steps(program), *_outputs(program), *_needless(program)]
+def check(program: Program, rules: frozenset[str] = EVERY) -> None:
+    """Raise Ungrammatical with all rules that a program breaks; ``rules``: those that must hold."""
+    broken = [*_operands(program), *_steps(program), *_outputs(program)]
+    if not broken:
+        broken = [text for rule, find in NEEDLESS.items() if rule in rules
+                  for text in find(program)]
     if broken:
         raise Ungrammatical("; ".join(broken))
 
@@ -98,22 +106,30 @@ def _outputs(program: Program) -> Iterator[str]:
                    f"{output.dtype.name}, which is computed in {output.dtype.compute}")
 
 
-def _needless(program: Program) -> Iterator[str]:
-    first = program.first_step()
+def _dead(program: Program) -> Iterator[str]:
     used = {output.value for output in program.outputs}
     used |= {source for step in program.steps for source in step.sources}
     yield from (f"value {value} is never used"
-                for value in range(first + len(program.steps)) if value not in used)
+                for value in range(program.first_step() + len(program.steps)) if value not in used)
+
+
+def _unshared(program: Program) -> Iterator[str]:
     seen: dict[tuple[str, str, tuple[int, ...]], int] = {}
-    operands = len(program.inputs) + len(program.numbers)
-    for place, step in enumerate(program.steps, first):
+    for place, step in enumerate(program.steps, program.first_step()):
         same = seen.setdefault((step.primitive, step.cls, step.sources), place)
         if same != place:
             yield f"step {place} ({step.primitive}) computes what step {same} does"
+
+
+def _unfolded(program: Program) -> Iterator[str]:
+    operands, first = len(program.inputs) + len(program.numbers), program.first_step()
+    for place, step in enumerate(program.steps, first):
         if step.sources and all(operands <= source < first for source in step.sources):
             yield f"step {place} ({step.primitive}) computes with constants only"
         if step.primitive == "cast" and program.class_of(step.sources[0]) == step.cls:
             yield f"step {place} casts a value to its own class"
 
 
-__all__ = ["Ungrammatical", "check"]
+NEEDLESS = {"folded": _unfolded, "shared": _unshared, "dead": _dead}
+
+__all__ = ["DEAD", "EVERY", "FOLDED", "SHARED", "TYPED", "Ungrammatical", "check"]

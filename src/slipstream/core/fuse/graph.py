@@ -32,14 +32,19 @@ class Node(NamedTuple):
 
 
 class Graph:
-    """Values in the order of their making; asking twice for the same value gives the same one.
+    """Values in the order of their making.
 
+    ``folds``: steps of constants, and by one, are rewritten when they are asked for (`fold`);
+    ``shares``: asking twice for the same value gives the same one.  Both are passes that run while
+    a formula is traced; `passes` runs them one after the other.
     ``reduced`` holds the dims that the formula's reductions go over, counted from the right, and
     ``reduced_rank`` the rank of what they reduce; both are None before the first reduction.
     ``typed`` tells whether the formula asked which dtype an operand is stored as.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folds: bool = True, shares: bool = True) -> None:
+        self.folds = folds
+        self.shares = shares
         self.nodes: list[Node] = []
         self.known: dict[tuple[object, ...], int] = {}
         self.reduced: tuple[int, ...] | None = None
@@ -68,16 +73,20 @@ class Graph:
         primitive = PRIMITIVES[name]
         result = primitive.result_class(cls)
         nodes = [self.nodes[source] for source in sources]
-        if nodes and all(node.kind == CONSTANT for node in nodes):
-            return self.constant(fold(name, cls, nodes), result)
-        if name in ("mul", "div") and _is_one(nodes[1]):
-            return sources[0]
-        if name == "mul" and _is_one(nodes[0]):
-            return sources[1]
+        if self.folds:
+            if nodes and all(node.kind == CONSTANT for node in nodes):
+                return self.constant(fold(name, cls, nodes), result)
+            if name in ("mul", "div") and _is_one(nodes[1]):
+                return sources[0]
+            if name == "mul" and _is_one(nodes[0]):
+                return sources[1]
         level = ROW if primitive.reduction else _level(nodes)
         return self._put(Node(STEP, name, cls, sources, result, level))
 
     def _put(self, node: Node) -> int:
+        if not self.shares:
+            self.nodes.append(node)
+            return len(self.nodes) - 1
         # repr tells 0.0 from -0.0 and finds nan equal to itself, which == does not.
         key = (node.kind, node.label, node.cls, node.sources, repr(node.literal))
         value = self.known.setdefault(key, len(self.nodes))

@@ -81,13 +81,13 @@ def trace(formula: Callable[..., Any], arguments: Mapping[str, Any],
     Raises NotAFormula if the formula uses what no formula has, TypeError if a parameter has no
     argument, ValueError if the number of results differs from that of ``outputs``.
     """
-    matched = _matched(formula, arguments)
-    key = _structure(formula, matched, outputs)
+    given = matched(formula, arguments)
+    key = _structure(formula, given, outputs)
     known = structures.get(key)
     if known is not None:
-        return _retyped(known, matched, outputs)
+        return _retyped(known, given, outputs)
     graph = Graph()
-    traced = _traced(graph, formula, matched, outputs)
+    traced = write(decompose(graph, formula, given, outputs))
     if key is not None and not graph.typed:
         if len(structures) >= MOST:
             structures.clear()
@@ -135,8 +135,24 @@ def _retyped(traced: Traced, arguments: Mapping[str, Any],
                   traced.reduction_operands)
 
 
-def _traced(graph: Graph, formula: Callable[..., Any], arguments: Mapping[str, Any],
-            outputs: Sequence[DType | None] | None) -> Traced:
+class Draft(NamedTuple):
+    """A formula that was called, before it is a program.
+
+    ``values`` are those of its results in ``graph``, ``stored`` their dtypes; ``arguments`` has the
+    formula's parameters in order; ``keepdims`` and ``single`` as in `Traced`.
+    """
+
+    graph: Graph
+    arguments: dict[str, Any]
+    values: list[int]
+    stored: list[DType]
+    keepdims: tuple[bool, ...]
+    single: bool
+
+
+def decompose(graph: Graph, formula: Callable[..., Any], arguments: dict[str, Any],
+              outputs: Sequence[DType | None] | None) -> Draft:
+    """Call a formula with symbols: what it does is in ``graph`` then, as primitives."""
     bound = {name: _bind(graph, name, argument) for name, argument in arguments.items()}
     results = formula(**bound)
     single = not isinstance(results, tuple | list)
@@ -147,20 +163,32 @@ def _traced(graph: Graph, formula: Callable[..., Any], arguments: Mapping[str, A
     stored = [_output_dtype(symbol, dtype) for symbol, dtype in zip(symbols, dtypes, strict=True)]
     values = [graph.cast(symbol.value, dtype.compute)
               for symbol, dtype in zip(symbols, stored, strict=True)]
-    ranks = {name: argument.rank for name, argument in arguments.items()
-             if isinstance(argument, TensorArgument)}
-    writer = _Writer(graph, values, bound)
-    return writer.traced(arguments, stored, symbols, ranks, single)
+    return Draft(graph, arguments, values, stored,
+                 tuple([not symbol.squeezed for symbol in symbols]), single)
 
 
-def _matched(formula: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    matched = {}
+def write(draft: Draft) -> Traced:
+    """The live values of a draft as a program, and what its caller must know to bind it."""
+    return _Writer(draft.graph, draft.values, draft.arguments).traced(draft)
+
+
+def write_all(draft: Draft) -> Program:
+    """All values of a draft as a program, those that no result needs too."""
+    writer = _Writer(draft.graph, draft.values, draft.arguments)
+    writer.live, writer.narrowed = list(range(len(writer.nodes))), {}
+    writer.reducing = any([writer._reduces(node) for node in writer.nodes])
+    return writer.program(draft.arguments, draft.stored)
+
+
+def matched(formula: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a formula's parameters, in order; raises TypeError where one is missing."""
+    found = {}
     for parameter in _parameters(formula):
         if parameter.name in arguments:
-            matched[parameter.name] = arguments[parameter.name]
+            found[parameter.name] = arguments[parameter.name]
         elif parameter.default is inspect.Parameter.empty:
             raise TypeError(f"the formula's parameter '{parameter.name}' has no argument")
-    return matched
+    return found
 
 
 def _bind(graph: Graph, name: str, argument: Any) -> Any:
@@ -277,20 +305,21 @@ class _Writer:
                               f"operands of rank {rank}")
         return rank
 
-    def traced(self, arguments: Mapping[str, Any], stored: Sequence[DType],
-               symbols: Sequence[Symbol], ranks: Mapping[str, int], single: bool) -> Traced:
+    def traced(self, draft: Draft) -> Traced:
         """The program and what its caller must know to bind it."""
+        ranks = {name: argument.rank for name, argument in draft.arguments.items()
+                 if isinstance(argument, TensorArgument)}
         rank = self._domain_rank(ranks)
         reductions = [self.nodes[value].sources for value in self.live
                       if self._reduces(self.nodes[value]) and self.nodes[value].sources]
         return Traced(
-            program=self.program(arguments, stored),
+            program=self.program(draft.arguments, draft.stored),
             operands=tuple(self.nodes[value].label for value in self._kind(INPUT)),
             number_names=tuple(self.nodes[value].label for value in self._kind(NUMBER)),
             reduced_dims=tuple(dim + rank for dim in self.reduced) if self.reducing else (),
             rank=rank,
-            keepdims=tuple(not symbol.squeezed for symbol in symbols),
-            single=single,
+            keepdims=draft.keepdims,
+            single=draft.single,
             output_operands=tuple(self._names([value]) for value in self.outputs),
             reduction_operands=tuple(dict.fromkeys(
                 self._names(sources, through_rows=False) for sources in reductions)))

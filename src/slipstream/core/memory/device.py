@@ -90,7 +90,7 @@ class DeviceAllocator(StreamAllocator):
 
     def begin(self) -> None:
         """What the allocator of a device does and one beside it does not."""
-        if self.driver.name == "simulated":
+        if self.driver.told:
             self.watch(self.tell_driver)
         recorder.attach(self)
         if plugged.make is not None:
@@ -308,7 +308,7 @@ class DeviceAllocator(StreamAllocator):
             watcher(kind, address, size, nbytes)
 
     def tell_driver(self, kind: str, address: int, size: int, nbytes: int) -> None:
-        """Let the simulated driver check that only what was handed out is touched."""
+        """Let a driver that is told check that only what was handed out is touched."""
         driver, state = self.driver, modes.current()
         before, driver.site = driver.site, (state.code, state.instruction)
         try:

@@ -53,7 +53,9 @@ class DeviceProperties:
 
 
 class Told:
-    """What only the simulated driver acts on."""
+    """What only drivers act on that are ``told``: the simulated one, and one that records."""
+
+    told: bool = False
 
     def handed_out(self, address: int, nbytes: int, requested: int) -> None:
         """The allocator hands out a block of which ``requested`` bytes may be touched."""
@@ -71,7 +73,8 @@ class Told:
 class Driver(Told):
     """About thirty calls.  ``name`` is ``real`` or ``simulated``.
 
-    ``has_library``: whether products by cuBLASLt are there to ask for.
+    ``has_library``: whether products by cuBLASLt are there to ask for; ``keeps``: whether what it
+    compiles is worth keeping; ``side_by_side``: whether several threads compile at once.
     ``launcher`` is the address of a C function with cuLaunchKernel's signature, which compiled
     code may call instead of `launch`; 0 where there is none.
     """
@@ -79,6 +82,8 @@ class Driver(Told):
     name: str = ""
     counts: Counter[str]
     has_library: bool = True
+    keeps: bool = True
+    side_by_side: bool = False
     launcher: int = 0
     graph_launcher: int = 0
     node_setter: int = 0

@@ -99,6 +99,8 @@ class Settings:
         SLIPSTREAM_LAUNCH_BLOCKING.
     cache: the folder of compiled kernels; empty for the user's cache folder.
         SLIPSTREAM_CACHE.
+    packs: packs of compiled kernels, or folders of them, beside those in the cache folder; several
+        are separated as in PATH.  SLIPSTREAM_PACKS.
     user_cache: where programs keep what they can make again.  XDG_CACHE_HOME, or ~/.cache.
     simulated: the options of the simulated driver.  SLIPSTREAM_SIM; its compiler also CXX.
     """
@@ -113,6 +115,7 @@ class Settings:
     tunable: bool = False
     blocking: bool = False
     cache: str = ""
+    packs: str = ""
     user_cache: str = ""
     simulated: SimulatedCard = field(default_factory=SimulatedCard)
 
@@ -129,6 +132,7 @@ def _from_environment() -> Settings:
         tunable=read("SLIPSTREAM_TUNABLE", "0") not in ("", "0"),
         blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
         cache=read("SLIPSTREAM_CACHE", ""),
+        packs=read("SLIPSTREAM_PACKS", ""),
         user_cache=read("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"),
         simulated=parse_card(read("SLIPSTREAM_SIM", ""), read("CXX", "")),
     )

@@ -14,6 +14,7 @@ from slipstream.core.catalog.table import table
 from slipstream.core.dispatch import formulas
 from slipstream.core.dispatch.op import drop_plans
 from slipstream.core.fuse.grammar import check
+from slipstream.core.fuse.passes import Work, run_passes
 from slipstream.core.fuse.printing import describe
 from slipstream.core.fuse.trace import trace
 
@@ -35,11 +36,11 @@ def run(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs: list[Any] = []
+    programs: list[tuple[Any, Any]] = []
 
     def recorded(*given: Any) -> Any:
         traced = trace(*given)
-        programs.append(traced.program)
+        programs.append((given, traced))
         return traced
 
     monkeypatch.setattr(formulas, "trace", recorded)
@@ -50,6 +51,10 @@ def test_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with np.errstate(all="ignore"):
         run(name)
     assert programs
-    for program in programs:
-        check(program)
-        ast.parse(describe(program))
+    for given, traced in programs:
+        check(traced.program)
+        ast.parse(describe(traced.program))
+        for step, work in run_passes(Work(*given)):
+            check(work.program, step.rules)
+        # What a walk over the formula gives, the passes give one after the other.
+        assert repr(work.traced) == repr(traced)

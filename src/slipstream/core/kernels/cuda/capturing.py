@@ -125,6 +125,7 @@ class LibraryCode:
 
     name = "cublasLt kernel"
     source = ""
+    fusion = "product of the library"
 
     def __init__(self, mark: int) -> None:
         self.mark = mark

@@ -15,6 +15,7 @@ from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library
 from slipstream.core.kernels.cuda.tuning import Tuner
 from slipstream.core.kernels.cuda.walks import address
+from slipstream.core.launch.cuda.launches import EPILOGUE
 from slipstream.core.launch.cuda.templates import TemplateKernel
 from slipstream.core.launch.door import backend_of
 from slipstream.core.native.cublaslt import (
@@ -275,6 +276,8 @@ def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:
         # The library knows no algorithm for these dtypes and this epilogue.
         kernel: Kernel = own(plan, call)
         return kernel
+    for each in launches or () if product.epilogue else ():
+        each.code.fusion = EPILOGUE
     aligner = Aligner(len(plan.out_specs))
     if launches is None:
         return CalledKernel(ready, order, Own(own, call), aligner)

@@ -14,7 +14,13 @@ from typing import Any
 
 from slipstream.core.kernels.cuda import elements
 from slipstream.core.kernels.cuda.lists import Tables, cut
-from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
+from slipstream.core.launch.cuda.launches import (
+    LISTED,
+    KernelCode,
+    Launch,
+    LaunchKernel,
+    make_launch,
+)
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.records import Plan
 
@@ -157,8 +163,8 @@ def bound(backend: Any, dtype: DType, order: float,
     head = f"{elements.typed(dtype)}#define {kind}\n#define VECTOR {16 // dtype.itemsize}\n"
     if kind == "LARGEST" or (kind == "SQUARES" and dtype.compute == "f32"):
         head += "#define ONCE\n"
-    parts = KernelCode("slip_list_norm_parts", head + _COMMON + _PARTS)
-    whole = KernelCode("slip_list_norm_whole", head + _COMMON + _WHOLE)
+    parts = KernelCode("slip_list_norm_parts", head + _COMMON + _PARTS).made_by(LISTED)
+    whole = KernelCode("slip_list_norm_whole", head + _COMMON + _WHOLE).made_by(LISTED)
     count = chunks.size // 2
     first = make_launch(parts, backend.device, count, THREADS, numbers=("f64",),
                         tail=struct.pack("<q", len(numels)))

@@ -18,7 +18,7 @@ from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import FLAT, ONCE
 from slipstream.core.kernels.cuda.maps import BLOCK, MapPlan, MapWriter
 from slipstream.core.kernels.cuda.writing import PACKED, Formula
-from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel
+from slipstream.core.launch.cuda.launches import LISTED, KernelCode, Launch, LaunchKernel
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab import dtypes
@@ -123,7 +123,7 @@ class ListKernel(LaunchKernel):
         self.plan = MapPlan(self.kinds, vector, 1 if read * vector >= 32 else 2, 0, False)
         self.step = BLOCK * vector * self.plan.unroll
         writer = ListWriter(self.formula, self.plan, columns)
-        self.code = KernelCode(writer.name, writer.text())
+        self.code = KernelCode(writer.name, writer.text()).made_by(LISTED)
 
     def launch(self, backend: Any, tensors: int, chunks: int, heeds: bool) -> Launch:
         """The launch over so many chunks; ``heeds``: it writes nothing after a bad index."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import EVERY, FLAT, ONCE, REPEAT, STEP, VECTOR, Ints, Words
 from slipstream.core.kernels.cuda.writing import Formula, Lines
+from slipstream.core.launch.cuda.launches import CHAIN
 from slipstream.core.shapes.collapse import collapse
 
 Sizes = tuple[int, int, int]
@@ -128,6 +129,8 @@ def grid_of(plan: MapPlan, count: int) -> tuple[Sizes, Sizes]:
 
 class MapWriter:
     """Writes the kernel of a plan."""
+
+    fusion = CHAIN
 
     def __init__(self, formula: Formula, plan: MapPlan, words: Words) -> None:
         self.formula = formula

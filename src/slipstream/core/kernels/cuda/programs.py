@@ -16,7 +16,7 @@ from typing import Any
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.columns import ColumnWriter
-from slipstream.core.kernels.cuda.layouts import Cut, Reduction, cut, space_of
+from slipstream.core.kernels.cuda.layouts import Reduction, Space, cut, space_of
 from slipstream.core.kernels.cuda.maps import (
     BLOCK,
     MapPlan,
@@ -40,6 +40,9 @@ from slipstream.core.vocab.records import Plan
 AnyPlan = MapPlan | TilePlan | ReducePlan
 Sizes = tuple[int, int, int]
 Shape = tuple[Sizes, Sizes, int]
+# A space of maps: sizes of the dims, and steps of each operand.
+AnySpace = Space | tuple[Ints, Sequence[Ints]]
+Ready = tuple[AnyPlan, Words, Shape]
 # Arrays in scratch memory begin at multiples of this.
 ALIGNMENT = 256
 
@@ -88,17 +91,51 @@ class ProgramKernel(LaunchKernel):
 
     def bind(self, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Launch | Staged | None:
         """The launches for sizes and strides (elements, outputs first); None for no elements."""
-        if not self.has_rows:
-            reduced = ()
-        inner = access.count_of([domain[dim] for dim in reduced])
-        if self.maps:
-            if reduced:
-                domain, strides = self._mapped(domain, reduced, strides)
-            return None if 0 in domain else self._bind_map(domain, strides, inner)
-        space = space_of(self.reduction, domain, reduced, strides)
-        if space.rows == 0 or (inner == 0 and not self._has_lines()):
+        space = self.collapse(domain, reduced, strides)
+        if space is None:
             return None
-        return self._bind_reduction(cut(self.reduction, space, self.shared_limit), inner)
+        inner = access.count_of([domain[dim] for dim in reduced]) if self.has_rows else 1
+        ready = self.schedule(space)
+        plan = ready[0][0]
+        if isinstance(plan, ReducePlan) and plan.stage >= 0:
+            return self._bind_stages(ready, inner)
+        return self._launch(*ready[0], inner)
+
+    def collapse(self, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> AnySpace | None:
+        """The domain in as few dims as the strides allow; None where there is nothing to compute.
+
+        For a map (sizes, steps of each operand); for reductions rows and their elements.
+        """
+        if self.maps:
+            if self.has_rows and reduced:
+                domain, strides = self._mapped(domain, reduced, strides)
+            return None if 0 in domain else map_space(domain, strides)
+        space = space_of(self.reduction, domain, reduced if self.has_rows else (), strides)
+        if space.rows == 0 or (space.length == 0 and not self._has_lines()):
+            return None
+        return space
+
+    def schedule(self, space: AnySpace) -> list[Ready]:
+        """The plan of each launch over a space, with the words of its tail and its shape."""
+        if isinstance(space, Space):
+            return [(each.plan, each.words, ((each.blocks, each.chunks, 1), (*each.block, 1),
+                                             each.shared))
+                    for each in cut(self.reduction, space, self.shared_limit)]
+        sizes, steps = space
+        tiled = plan_tiles(sizes, steps, self.itemsizes, self.formula.outputs)
+        if tiled is not None:
+            return [(*tiled, ((blocks_of(tiled[1]), 1, 1), (BLOCK, 1, 1), 0))]
+        plan, words = plan_map(sizes, steps, self.itemsizes, self.formula.outputs)
+        return [(plan, words, (*grid_of(plan, words["count"][0]), 0))]
+
+    def printed(self, plan: AnyPlan, words: Words) -> KernelCode:
+        """The CUDA C++ of a plan; ``words`` tell what its tail holds."""
+        code = self.codes.get(plan)
+        if code is None:
+            writer = self._writer(plan)(self.formula, plan, words)
+            code = KernelCode(self.formula.name, writer.text()).made_by(writer.fusion)
+            self.codes[plan] = code
+        return code
 
     @cached_property
     def shared_limit(self) -> int:
@@ -119,48 +156,39 @@ class ProgramKernel(LaunchKernel):
         return (tuple([domain[dim] for dim in kept]),
                 [tuple([steps[dim] for dim in kept]) for steps in strides])
 
-    def _bind_map(self, domain: Ints, strides: Sequence[Ints], inner: int) -> Launch:
-        space, steps = map_space(domain, strides)
-        tiled = plan_tiles(space, steps, self.itemsizes, self.formula.outputs)
-        if tiled is not None:
-            return self._launch(*tiled, inner, ((blocks_of(tiled[1]), 1, 1), (BLOCK, 1, 1), 0))
-        plan, words = plan_map(space, steps, self.itemsizes, self.formula.outputs)
-        return self._launch(plan, words, inner, (*grid_of(plan, words["count"][0]), 0))
-
-    def _launch(self, plan: AnyPlan, words: Words, inner: int,
-                shape: Shape) -> Launch:
+    def _launch(self, plan: AnyPlan, words: Words, shape: Shape, inner: int) -> Launch:
         """A launch of a plan's kernel; ``shape``: sizes of grid and block, shared memory."""
-        if self.formula.counts:
-            words = {"inner": [inner], **words}
+        words = self.counted(words, inner)
         tail = access.packed(words)
-        code = self.codes.get(plan)
-        if code is None:
-            text = self._writer(plan)(self.formula, plan, words).text()
-            code = self.codes[plan] = KernelCode(self.formula.name, text)
+        code = self.printed(plan, words)
         # As `make_launch` makes it; bindings are made for every new size.
         return Launch(code, modules.function(self.device, code, shape[2]), shape, self.numbers,
                       struct.pack(f"<{len(tail)}q", *tail))
 
-    def _bind_reduction(self, cuts: list[Cut], inner: int) -> Launch | Staged:
-        if cuts[0].plan.stage < 0:
-            return self._launch_cut(cuts[0], inner)
-        layout, nbytes = self._scratch(cuts[0])
+    def counted(self, words: Words, inner: int) -> Words:
+        """The words of a tail, with the number of elements of a row where it is asked for."""
+        return {"inner": [inner], **words} if self.formula.counts else words
+
+    def _bind_stages(self, ready: list[Ready], inner: int) -> Staged:
+        layout, nbytes = self._scratch(ready[0][1])
+        modules.prepare(self.device, [self.printed(plan, self.counted(words, inner))
+                                      for plan, words, _ in ready])
         stages = []
-        for each in cuts:
-            names, joins = self._parts_of(each)
+        for plan, words, shape in ready:
+            names, joins = self._parts_of(plan, words)
             parts = tuple([layout[name] for name in names])
-            stages.append(Stage(self._launch_cut(each, inner), parts, joins))
+            stages.append(Stage(self._launch(plan, words, shape, inner), parts, joins))
         return Staged(stages, nbytes)
 
-    def _parts_of(self, each: Cut) -> tuple[list[str], bool]:
+    def _parts_of(self, plan: AnyPlan, words: Words) -> tuple[list[str], bool]:
         """Names of the arrays that a stage has in scratch memory; whether its blocks are counted.
 
         They depend on the plan alone: writers are made once for each.
         """
-        known = self.parts.get(each.plan)
+        known = self.parts.get(plan)
         if known is None:
-            writer = self._writer(each.plan)(self.formula, each.plan, each.words)
-            known = self.parts[each.plan] = ([name for _, _, name in writer.parts()], writer.joins)
+            writer = self._writer(plan)(self.formula, plan, words)
+            known = self.parts[plan] = ([name for _, _, name in writer.parts()], writer.joins)
         return known
 
     @staticmethod
@@ -171,13 +199,8 @@ class ProgramKernel(LaunchKernel):
             return MapWriter
         return ColumnWriter if plan.columns else RowWriter
 
-    def _launch_cut(self, each: Cut, inner: int) -> Launch:
-        shape = ((each.blocks, each.chunks, 1), (*each.block, 1), each.shared)
-        return self._launch(each.plan, each.words, inner, shape)
-
-    def _scratch(self, first: Cut) -> tuple[dict[str, int], int]:
+    def _scratch(self, words: Words) -> tuple[dict[str, int], int]:
         """Where each array lies in scratch memory, and how much there is in all."""
-        words = first.words
         count = words["rows"][0] * words["chunks"][0] * words.get("columns", [1])[0]
         layout = {}
         end = 0

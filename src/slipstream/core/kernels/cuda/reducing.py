@@ -13,6 +13,7 @@ from slipstream.core.kernels.cuda.access import FLAT, REPEAT, STEP, VECTOR
 from slipstream.core.kernels.cuda.parts import PartWriter
 from slipstream.core.kernels.cuda.stages import EACH, PLACES
 from slipstream.core.kernels.cuda.turns import Turn
+from slipstream.core.launch.cuda.launches import ROWS
 
 
 class ReduceWriter(PartWriter):
@@ -20,6 +21,7 @@ class ReduceWriter(PartWriter):
 
     # What follows a pointer's name where it points to the thread's row or column.
     suffix = ""
+    fusion = ROWS
 
     # ---- what the subclasses print ----
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from slipstream.core.kernels.cuda.walks import THREADS, address, blocks, launch
-from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
+from slipstream.core.launch.cuda.launches import (
+    EPILOGUE,
+    TILED,
+    KernelCode,
+    Launch,
+    LaunchKernel,
+    make_launch,
+)
 from slipstream.core.vocab.records import Kernel, Plan
 
 # Blocks below which a long sum is cut, the least steps of a part, and the most parts.
@@ -201,6 +208,11 @@ class Product:
     left_along_k: bool = True
     right_along_k: bool = False
 
+    @property
+    def fused(self) -> bool:
+        """Whether storing does more than to narrow a sum: it reads or writes other tensors."""
+        return bool(self.extra) or "," in self.out
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
@@ -232,8 +244,9 @@ def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     text = text.replace("LOCATE", product.locate + ("" if parts else product.place))
     sides = (f"#define LEFT_ALONG_K {int(product.left_along_k)}\n"
              f"#define RIGHT_ALONG_K {int(product.right_along_k)}\n")
-    return KernelCode(f"slip_{product.name}", product.head + sides + _TILES.format(tile=tile)
+    code = KernelCode(f"slip_{product.name}", product.head + sides + _TILES.format(tile=tile)
                       + text.replace("BODY", body))
+    return code.made_by(EPILOGUE if product.fused and not parts else TILED)
 
 
 def join_of(product: Product) -> KernelCode:
@@ -241,7 +254,8 @@ def join_of(product: Product) -> KernelCode:
     text = _JOIN.replace("NAME", product.name).replace("OUT", product.out)
     text = text.replace("EXTRA", product.extra).replace("NUMBERS", product.numbers)
     text = text.replace("PLACE", product.place).replace("STORE", product.store)
-    return KernelCode(f"slip_{product.name}_join", product.head + text)
+    code = KernelCode(f"slip_{product.name}_join", product.head + text)
+    return code.made_by(EPILOGUE if product.fused else TILED)
 
 
 class TiledKernel(Kernel):

@@ -20,16 +20,26 @@ Sizes = tuple[int, int, int]
 known_faults: dict[int, dict[int, str]] = {}
 
 
+# Which kind of fusion made a kernel, in the words of `explain`.
+CHAIN = "chain of pointwise ops"
+ROWS = "row kernel"
+EPILOGUE = "epilogue of a product"
+TILED = "tiled by hand"
+LISTED = "list of tensors"
+
+
 class KernelCode:
     """The CUDA C++ of one kernel, without the prelude that goes before it.
 
     ``name``: the ``extern "C" __global__`` function; ``mark``: what windows are cut by: it depends
     on the text alone, so that the same program is cut at the same places in every process.
     ``with_prelude``: False where the source brings all that it needs; ``faults``: the text of each
-    value that it reports to the error slot, where that is no index.
+    value that it reports to the error slot, where that is no index; ``fusion``: which kind made it,
+    empty where one op was written by hand.
     """
 
     with_prelude = True
+    fusion = ""
 
     def __init__(self, name: str, source: str, options: tuple[str, ...] = (),
                  faults: dict[int, str] | None = None) -> None:
@@ -39,6 +49,11 @@ class KernelCode:
         self.mark = crc32(source.encode(), crc32(name.encode()))
         if faults:
             known_faults[self.mark] = faults
+
+    def made_by(self, fusion: str) -> KernelCode:
+        """Say which kind of fusion made it; itself."""
+        self.fusion = fusion
+        return self
 
 
 class Launch:

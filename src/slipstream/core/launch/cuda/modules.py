@@ -1,8 +1,9 @@
 """Kernels from source: compiled once, kept on disk, loaded once a device.
 
 A cubin is kept under the hash of everything that made it: prelude and source, options, the
-compiler's version, the architecture.  Files are written whole under another name and then renamed;
-each ends with a hash of its content, so that a damaged or foreign one is compiled again.
+compiler's version, the architecture.  Packs made ahead of time are looked at first, then the folder
+of kept kernels.  Files are written whole under another name and then renamed; each ends with a hash
+of its content, so that a damaged or foreign one is compiled again.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import hashlib
 import os
 import tempfile
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from slipstream.core.launch.cuda.packs import packs
 from slipstream.core.native.driver import CompileError, DriverError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.devices import Device
@@ -31,6 +35,22 @@ def folder() -> Path:
     return Path(settings.user_cache) / "slipstream" / "kernels"
 
 
+def pack_folder() -> Path:
+    """The folder of packs."""
+    return folder() / "packs"
+
+
+def key_of(compiler: Any, text: str, options: Sequence[str], arch: str) -> str:
+    """What an image is kept under: the hash of everything that it is made of and by."""
+    parts = (text, *options, compiler.name, compiler.compiler_version(), arch)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def kept_path(key: str) -> Path:
+    """The file of a kept image."""
+    return folder() / key[:2] / key
+
+
 class Modules:
     """Compiles, keeps and loads kernels; a singleton, `modules`."""
 
@@ -42,7 +62,11 @@ class Modules:
         self.prelude = ""
         self.compiled = 0
         self.found = 0
+        self.packed = 0
+        # Images that `prepare` made, until they are loaded.
+        self.ready: dict[tuple[str, str, str], bytes] = {}
         self.lock = threading.Lock()
+        self.counting = threading.Lock()
 
     def function(self, device: Device, code: Any, shared: int = 0) -> int:
         """The kernel's handle on a device, allowing it ``shared`` bytes of dynamic memory."""
@@ -57,6 +81,29 @@ class Modules:
                 self.shared[handle] = shared
         return handle
 
+    def prepare(self, device: Device, codes: Sequence[Any]) -> None:
+        """Compile kernels that will be asked for next side by side.
+
+        Nothing is raised: what fails here fails again where the kernel is asked for.
+        """
+        ordinal = device.index or 0
+        new = [code for code in codes
+               if (ordinal, code.source, (code.name, *code.options)) not in self.functions]
+        if len(new) < 2 or not drivers.current().side_by_side:
+            return
+        arch = self.architecture(ordinal)
+        with ThreadPoolExecutor(min(len(new), os.cpu_count() or 1)) as workers:
+            for code, image in zip(new, workers.map(lambda each: self._image_or_none(each, arch),
+                                                    new), strict=True):
+                if image is not None:
+                    self.ready[code.source, code.name, arch] = image
+
+    def _image_or_none(self, code: Any, arch: str) -> bytes | None:
+        try:
+            return self.image(code, arch)
+        except (CompileError, DriverError):
+            return None
+
     def architecture(self, ordinal: int) -> str:
         """A card's architecture, such as sm_90."""
         known = self.architectures.get(ordinal)
@@ -66,25 +113,36 @@ class Modules:
         return known
 
     def image(self, code: Any, arch: str) -> bytes:
-        """The compiled kernel, from the folder where it is kept or from the compiler."""
+        """The compiled kernel: from a pack, from the folder where it is kept, or compiled."""
         driver = drivers.current()
         text = self.prelude + code.source if getattr(code, "with_prelude", True) else code.source
-        parts = (text, *code.options, driver.name, driver.compiler_version(), arch)
-        name = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        path = folder() / name[:2] / name
-        image = read_kept(path, name)
+        if not driver.keeps:
+            return driver.compile(text, code.name, code.options, arch)
+        key = key_of(driver, text, code.options, arch)
+        image = packs.find(pack_folder(), key)
+        if image is not None:
+            self._count("packed")
+            return image
+        path = kept_path(key)
+        image = read_kept(path, key)
         if image is None:
             image = driver.compile(text, code.name, code.options, arch)
-            self.compiled += 1
-            keep(path, name, image)
+            self._count("compiled")
+            keep(path, key, image)
         else:
-            self.found += 1
+            self._count("found")
         return image
+
+    def _count(self, what: str) -> None:
+        with self.counting:
+            setattr(self, what, getattr(self, what) + 1)
 
     def _load(self, ordinal: int, code: Any) -> int:
         driver = drivers.current()
         driver.use(driver.context(ordinal))
-        module = driver.load_module(self.image(code, self.architecture(ordinal)))
+        arch = self.architecture(ordinal)
+        image = self.ready.pop((code.source, code.name, arch), None) or self.image(code, arch)
+        module = driver.load_module(image)
         try:
             return driver.function(module, code.name)
         except DriverError:
@@ -143,6 +201,6 @@ def trim(most: int = MOST_BYTES) -> int:
     return gone
 
 
-__all__ = ["CompileError", "Modules", "folder", "keep", "kept_files", "modules", "read_kept",
-           "trim"]
+__all__ = ["CompileError", "Modules", "folder", "keep", "kept_files", "kept_path", "key_of",
+           "modules", "pack_folder", "read_kept", "trim"]
 modules = Modules()

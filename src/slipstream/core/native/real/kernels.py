@@ -1,50 +1,18 @@
-"""Compiling, loading and launching kernels."""
+"""Loading and launching kernels."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from cuda.bindings import driver as cu
-from cuda.bindings import nvrtc
 
-from slipstream.core.native.driver import CompileError, DriverError
 from slipstream.core.native.real.checked import Checked
+from slipstream.core.native.real.compiler import Compiler
 from slipstream.core.native.real.parameters import Block
 
-# No contraction: a * b + c is rounded twice, as the formula says.
-OPTIONS = ("--fmad=false", "--std=c++17", "--device-as-default-execution-space")
 FUNCTION = cu.CUfunction_attribute
 
 
-class KernelCalls(Checked):
+class KernelCalls(Checked, Compiler):
     """Kernels of the current context."""
-
-    def compiler_version(self) -> str:
-        """NVRTC's version."""
-        status, major, minor = nvrtc.nvrtcVersion()
-        if status:
-            raise DriverError("nvrtcVersion", str(status))
-        return f"nvrtc {major}.{minor} {' '.join(OPTIONS)}"
-
-    def compile(self, source: str, name: str, options: tuple[str, ...], arch: str) -> bytes:
-        """A cubin of CUDA C++ for an architecture; raises CompileError."""
-        self.counts["compilations"] += 1
-        status, program = nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0,
-                                                   [], [])
-        if status:
-            raise DriverError("nvrtcCreateProgram", str(status))
-        try:
-            wanted = [f"--gpu-architecture={arch}", *OPTIONS, *options]
-            texts = [each.encode() for each in wanted]
-            (status,) = nvrtc.nvrtcCompileProgram(program, len(texts), texts)
-            if status:
-                raise CompileError(name, log_of(program))
-            _, size = nvrtc.nvrtcGetCUBINSize(program)
-            image = b" " * size
-            nvrtc.nvrtcGetCUBIN(program, image)
-            return image
-        finally:
-            nvrtc.nvrtcDestroyProgram(program)
 
     def load_module(self, image: bytes) -> int:
         """Load an image into the current context."""
@@ -86,11 +54,3 @@ class KernelCalls(Checked):
         self.counts["kernel_launches"] += 1
         held = Block(parameters)
         self.call("cuLaunchKernel", function, *grid, *block, shared, stream, 0, held.address)
-
-
-def log_of(program: Any) -> str:
-    """What NVRTC says of a program that did not compile."""
-    _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
-    nvrtc.nvrtcGetProgramLog(program, log)
-    return log.rstrip(b"\0 ").decode(errors="replace")

@@ -62,6 +62,7 @@ class Base(Driver):
     """The state of a simulated driver."""
 
     name = "simulated"
+    told = True
 
     def __init__(self, options: SimulatedCard | None = None) -> None:
         self.options = options or settings.simulated
