@@ -20,6 +20,7 @@ from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu.gathering import GatherBinding
 from slipstream.core.kernels.cpu.gathering_arrays import IndexOperand
 from slipstream.core.kernels.cpu.indexing import ReadKernel, WriteKernel
+from slipstream.core.launch.waiting import asking_as
 from slipstream.core.shapes.broadcast import broadcast_shapes, broadcast_strides
 from slipstream.core.shapes.indexing import Advanced, plan_index
 from slipstream.core.shapes.strides import strides_like
@@ -473,17 +474,18 @@ def _index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
 
 
 define(Entry("index(Tensor self, any indices)", COMPOUND, path="", method=False, waits="data",
-             function=lambda self, indices: read(self, items_of(self, indices)),
+             function=asking_as("index", lambda self, indices: read(
+                 self, items_of(self, indices))),
              doc="Elements at tensors of indices; None stands for a full slice; masks wait."))
 define(Entry("index_put(Tensor self, any indices, Tensor values, bool accumulate=False)", COMPOUND,
-             function=_index_put, path="index_put", waits="data",
+             function=asking_as("index_put", _index_put), path="index_put", waits="data",
              samples=indexing_samples.writes, reference=indexing_samples.put,
              doc="self with values written (accumulate: added) at tensors of indices, masks or "
                  "None for a full slice; the last duplicate wins."))
 define(Entry("index_put_(Tensor self, any indices, Tensor values, bool accumulate=False)",
              COMPOUND, path="index_put_", waits="data",
-             function=lambda self, indices, values, accumulate: write(
-                 self, items_of(self, indices), values, accumulate),
+             function=asking_as("index_put_", lambda self, indices, values, accumulate: write(
+                 self, items_of(self, indices), values, accumulate)),
              doc="index_put in place; self is unchanged if an index is out of range."))
 
 
