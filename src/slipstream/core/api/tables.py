@@ -17,11 +17,6 @@ def microseconds(value: float) -> str:
     return f"{value:.1f} µs"
 
 
-def shortened(text: str, width: int = 60) -> str:
-    """The beginning of a line."""
-    return text if len(text) <= width else text[:width - 1] + "…"
-
-
 def as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A title, columns and rows as lines: numbers to the right, all after ``line`` to the left."""
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]

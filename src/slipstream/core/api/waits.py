@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from slipstream.core.api.tables import as_table, microseconds, shortened, size
+from slipstream.core.api.tables import as_table, microseconds, size
 from slipstream.core.dispatch.modes import grad_scope
 from slipstream.core.launch.advice import mend_of
 from slipstream.core.launch.waiting import (
@@ -21,6 +20,7 @@ from slipstream.core.launch.waiting import (
 )
 from slipstream.core.vocab.errors import SyncError
 from slipstream.core.vocab.modes import decode_site
+from slipstream.core.vocab.sites import shortened, source_line
 
 __all__ = ["SyncError", "SyncReport", "asked", "get_sync_debug_mode", "no_sync",
            "set_sync_debug_mode", "sync_report"]
@@ -179,13 +179,13 @@ def sync_report(reset: bool = False) -> SyncReport:
 
 def _wait_row(tally: Tally) -> SyncRow:
     file, line = decode_site(*tally.site)
-    return SyncRow(file, line, linecache.getline(file, line).strip(), tally.what, tally.device,
+    return SyncRow(file, line, source_line(file, line), tally.what, tally.device,
                    tally.count, tally.nanoseconds / 1000, tally.nbytes)
 
 
 def _copy_row(tally: Tally) -> CopyRow:
     file, line = decode_site(*tally.site)
-    return CopyRow(file, line, linecache.getline(file, line).strip(), tally.what, tally.device,
+    return CopyRow(file, line, source_line(file, line), tally.what, tally.device,
                    tally.count, tally.nbytes)
 
 
