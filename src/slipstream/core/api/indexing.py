@@ -21,6 +21,7 @@ from slipstream.core.launch.door import backend_of
 from slipstream.core.launch.waiting import asked
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU
+from slipstream.core.vocab.errors import is_refusal, restate
 from slipstream.core.vocab.records import Spec, TensorBase
 
 _FIRST = (catalog.SELECT,)
@@ -52,11 +53,21 @@ def get_item(self: Any, index: Any) -> Any:
             dim = _lone_tensor(index, spec)
             if dim >= 0:
                 return _read.call((self, (index[dim],), ONE_DIM[dim]), None)
-    items = items_of(self, index)
-    pattern, starts, tensors = catalog.split(self.spec.shape, items)
-    if tensors:
-        return catalog.read(self, items)
+    try:
+        items = items_of(self, index)
+        pattern, starts, tensors = catalog.split(self.spec.shape, items)
+        if tensors:
+            return catalog.read(self, items)
+    except IndexError as failure:
+        name_call(failure, "getitem", {"self": self, "index": index})
+        raise
     return _basic.call((self, pattern, starts), None)
+
+
+def name_call(failure: IndexError, name: str, arguments: dict[str, Any]) -> None:
+    """Let an error about an index show what was indexed, and by what, where it does not yet."""
+    if not is_refusal(failure):
+        restate(failure, name, arguments, anew=True)
 
 
 def _lone_tensor(index: tuple[Any, ...], spec: Any) -> int:
@@ -91,8 +102,12 @@ def set_item(self: Any, index: Any, value: Any) -> None:
     Of several writes to one place the last in index order stays.  Raises IndexError as get_item
     does, RuntimeError for values that do not fit; the tensor is unchanged then.
     """
-    items = items_of(self, index)
-    pattern, starts, tensors = catalog.split(self.spec.shape, items)
+    try:
+        items = items_of(self, index)
+        pattern, starts, tensors = catalog.split(self.spec.shape, items)
+    except IndexError as failure:
+        name_call(failure, "setitem", {"self": self, "index": index, "value": value})
+        raise
     if not tensors:
         _write_view(self, _basic.call((self, pattern, starts), None), value)
         return

@@ -168,7 +168,8 @@ def item(self: Any) -> Any:
     """
     if self.spec.numel != 1:
         raise RuntimeError(f"a Tensor with {self.spec.numel} elements cannot be converted to "
-                           f"Scalar: {self.spec!r}")
+                           f"Scalar: {self.spec!r}\n  mend: tolist() gives every element, "
+                           "x[i].item() one of them")
     reader = READERS.get(self.spec.dtype)
     if (reader is not None and modes.listeners is None
             and backend_of(self.spec.device).immediate):
@@ -206,7 +207,8 @@ def truth(self: Any) -> bool:
     """The truth of the only element."""
     if self.spec.numel != 1:
         what = "no values" if not self.spec.numel else "more than one value"
-        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous: {self.spec!r}")
+        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous: {self.spec!r}"
+                           "\n  mend: ask any() or all() of it, or use & and | in place of and, or")
     return bool(_number(self, "bool"))
 
 

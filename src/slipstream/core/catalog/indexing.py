@@ -26,6 +26,7 @@ from slipstream.core.shapes.indexing import Advanced, plan_index
 from slipstream.core.shapes.strides import strides_like
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.errors import explain
 from slipstream.core.vocab.records import Spec, TensorBase
 
 # In a pattern: a dim that one index selects.  Slices are (length, step), new dims None.
@@ -524,7 +525,10 @@ def _narrow(self: Any, dim: int, start: Any, length: int) -> Any:
                          f"but got {start})")
     start = start + size if start < 0 else start
     if start + length > size:
-        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+        raise RuntimeError(explain(
+            "narrow", {"self": self, "dim": dim, "start": start, "length": length},
+            f"start ({start}) + length ({length}) exceeds dimension size ({size}).",
+            f"at most {size - start} elements follow from there"))
     return one_dim(self, dim, (length, 1), start if length else 0)
 
 
