@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -312,3 +313,25 @@ def test_growing_keeps_the_elements() -> None:
     x = ss.arange(5, device="cuda")
     x.resize_(3000)
     assert x[:5].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_what_does_not_wait_costs_nothing() -> None:
+    x = vector()
+    for _ in range(3):
+        y = (x + x).mul_(0.5)
+    seen: list[str] = []
+
+    def watch(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.endswith(("waiting.py", "advice.py")):
+            seen.append(frame.f_code.co_name)
+
+    sys.setprofile(watch)
+    try:
+        for _ in range(20):
+            y = (x + x).mul_(0.5)
+        quiet = list(seen)
+        y.sum().item()
+    finally:
+        sys.setprofile(None)
+    assert quiet == []
+    assert "host_waits" in seen
