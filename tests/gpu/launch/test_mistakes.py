@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from mistakes import MISTAKES, read, text_of
 
 import slipstream as ss
+from mistakes import MISTAKES, read, text_of
 
 GOLDEN = read()
 # A kernel meets these values, after the call has returned: the error knows the value, the bound,

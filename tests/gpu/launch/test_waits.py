@@ -335,3 +335,15 @@ def test_what_does_not_wait_costs_nothing() -> None:
         sys.setprofile(None)
     assert quiet == []
     assert "host_waits" in seen
+
+
+def test_the_report_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    ss.sync_report(reset=True).print()
+    assert "the host waited for no device" in capsys.readouterr().out
+    for _ in range(11):
+        vector().sum().item()
+    ss.sync_report().print()
+    out = capsys.readouterr().out
+    assert "the host waited 11 times" in out
+    assert "item" in out
+    assert "11 times" in out

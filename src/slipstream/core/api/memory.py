@@ -110,7 +110,7 @@ def _of_device(device: Device) -> DeviceMemory:
     reserved = allocator.pieces.held()
     free, total = _card(allocator)
     pins = getattr(backend, "pinned", None)
-    pinned = 0 if pins is None else pins.live_bytes
+    pinned = 0 if pins is None else pins.settled().live_bytes
     more = 0 if pins is None else pins.pieces.held() - pinned
     return DeviceMemory(str(device), allocator.live_bytes, allocator.peak_bytes, reserved,
                         reserved - allocator.live_bytes, hole, free, total, pinned, more,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from slipstream.core.api.tables import as_table, microseconds, size
+from slipstream.core.api.tables import as_table, microseconds, print_tables, size
 from slipstream.core.dispatch.modes import grad_scope
 from slipstream.core.launch.advice import mend_of
 from slipstream.core.launch.waiting import (
@@ -155,8 +155,9 @@ class SyncReport:
     __repr__ = __str__
 
     def print(self) -> None:
-        """Print the text."""
-        print(self)
+        """Print the tables with rich where it is installed, the text elsewhere."""
+        print_tables([each for each in self.tables() if each[2]], self.advice or [
+            "" if self.waits or self.copies else str(self)], str(self))
 
 
 def sync_report(reset: bool = False) -> SyncReport:

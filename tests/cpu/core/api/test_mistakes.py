@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from mistakes import FILE, MISTAKES, golden, read, text_of
 
 GOLDEN = read()
