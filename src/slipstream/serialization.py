@@ -33,6 +33,7 @@ import ml_dtypes
 import numpy as np
 
 import slipstream as ss
+from slipstream.core.api.waits import asked
 from slipstream.core.vocab.optional import require
 from slipstream.nn.parameter import Parameter
 
@@ -115,7 +116,7 @@ def _flat(tensor: ss.Tensor) -> np.ndarray:
     order, expanded = _memory_order(tensor.shape, tensor.stride())
     places = tuple(slice(0, 1) if dim in expanded else slice(None) for dim in range(tensor.ndim))
     dense = tensor[places].permute(order) if tensor.ndim else tensor
-    return np.ascontiguousarray(dense.cpu().numpy()).reshape(-1)
+    return np.ascontiguousarray(asked("save", tensor, dense.cpu).numpy()).reshape(-1)
 
 
 def _memory_order(shape: Sequence[int], stride: Sequence[int]) -> tuple[list[int], set[int]]:
@@ -505,7 +506,8 @@ def save_safetensors(tensors: Mapping[str, ss.Tensor], path: str | os.PathLike[s
         if not isinstance(tensor, ss.Tensor):
             raise TypeError(f"{name!r} is a {type(tensor).__name__}, not a tensor")
         dtype_name(tensor.dtype)
-        arrays[name] = np.ascontiguousarray(tensor.detach().cpu().numpy())
+        there = asked("save", tensor, tensor.detach().cpu)
+        arrays[name] = np.ascontiguousarray(there.numpy())
         arrays[name] = arrays[name].reshape(tuple(tensor.shape))
     library.save_file(arrays, os.fspath(path), None if metadata is None else dict(metadata))
 

@@ -31,12 +31,17 @@ def run(arguments: argparse.Namespace) -> int:
 
     SystemExit passes: the interpreter knows its status.
     """
+    return run_script(arguments, "run")
+
+
+def run_script(arguments: argparse.Namespace, command: str) -> int:
+    """`run`, for any command that takes a script and its arguments."""
     path = Path(arguments.script).absolute()
     try:
         source = path.read_bytes()
     except OSError as error:
-        print(f"slipstream run: can't open file '{path}': [Errno {error.errno}] {error.strerror}",
-              file=sys.stderr)
+        print(f"slipstream {command}: can't open file '{path}': [Errno {error.errno}] "
+              f"{error.strerror}", file=sys.stderr)
         return CANNOT_OPEN
     sys.argv = [arguments.script, *arguments.arguments]
     if not sys.flags.safe_path:

@@ -49,6 +49,7 @@ from slipstream.core.api.cuda.streams import (
     set_stream,
     stream,
 )
+from slipstream.core.api.waits import get_sync_debug_mode, set_sync_debug_mode
 from slipstream.cuda import amp, driver, graphs, memory, tunable
 from slipstream.cuda.graphs import (
     CUDAGraph,
@@ -76,6 +77,7 @@ from slipstream.cuda.memory import (
     mem_get_info,
     memory_allocated,
     memory_cached,
+    memory_report,
     memory_reserved,
     memory_snapshot,
     memory_stats,
@@ -100,16 +102,18 @@ __all__ = [
     "current_device", "current_stream", "default_stream", "device", "device_count", "device_of",
     "driver", "driver_stats", "empty_cache", "get_allocator_backend", "get_arch_list",
     "get_device_capability", "get_device_name", "get_device_properties",
-    "get_per_process_memory_fraction", "get_rng_state", "get_rng_state_all", "graph",
-    "graph_pool_handle", "graphs", "host_memory_stats", "immediate", "init", "initial_seed",
+    "get_per_process_memory_fraction", "get_rng_state", "get_rng_state_all",
+    "get_sync_debug_mode", "graph", "graph_pool_handle", "graphs", "host_memory_stats",
+    "immediate", "init", "initial_seed",
     "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "kernel",
     "launch_stats", "make_graphed_callables", "manual_seed", "manual_seed_all",
     "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory",
-    "memory_allocated", "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats",
+    "memory_allocated", "memory_cached", "memory_report", "memory_reserved", "memory_snapshot",
+    "memory_stats",
     "memory_stats_as_nested_dict", "memory_summary", "register_free_memory_callback",
     "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
     "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_host_memory_stats",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_per_process_memory_fraction",
-    "set_rng_state", "set_rng_state_all", "set_stream", "stream", "synchronize", "tunable",
-    "use_mem_pool",
+    "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "stream",
+    "synchronize", "tunable", "use_mem_pool",
 ]

@@ -36,6 +36,7 @@ from slipstream.core.api.cuda.memory import (
     set_per_process_memory_fraction,
     use_mem_pool,
 )
+from slipstream.core.api.memory import memory_report
 
 # PyTorch's older names.
 memory_cached = memory_reserved
@@ -50,7 +51,7 @@ __all__ = [
     "change_current_allocator", "empty_cache", "get_allocator_backend",
     "get_per_process_memory_fraction", "host_memory_stats", "max_memory_allocated",
     "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory_allocated",
-    "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats",
+    "memory_cached", "memory_report", "memory_reserved", "memory_snapshot", "memory_stats",
     "memory_stats_as_nested_dict", "memory_summary", "register_free_memory_callback",
     "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
     "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_host_memory_stats",

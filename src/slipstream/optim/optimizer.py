@@ -141,7 +141,8 @@ class Optimizer:
                             f"{type(parameter).__name__}")
         if not (self.defaults.get("differentiable") or parameter.is_leaf
                 or parameter.retains_grad):
-            raise ValueError("can't optimize a non-leaf Tensor")
+            raise ValueError("can't optimize a non-leaf Tensor\n  mend: hand over the leaf that it "
+                             "was computed from, or detach().requires_grad_() for one of its own")
 
     def _check_repeats(self, params: list[ss.Tensor]) -> None:
         known = {id(each) for group in self.param_groups for each in group["params"]}

@@ -15,6 +15,7 @@ from slipstream.core.catalog.table import ops
 from slipstream.core.engine.backward import run_backward
 from slipstream.core.engine.hooks import HookHandle, add_hook, retain, table_of
 from slipstream.core.engine.tape import tape
+from slipstream.core.launch.waiting import asked
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import GradRecord, TensorBase
@@ -41,7 +42,7 @@ def copy_(self: Any, source: Any, non_blocking: bool = False) -> Any:
     if non_blocking and isinstance(source, TensorBase) and copy_from_device(self, source):
         return self
     if isinstance(source, TensorBase) and source.spec.device is not self.spec.device:
-        source = ops.to_device.call((source, self.spec.device), None)
+        source = asked("copy_", self, ops.to_device.call, (source, self.spec.device), None)
     return ops.copy.call_inplace((self, source, non_blocking), None)
 
 

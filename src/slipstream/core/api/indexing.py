@@ -2,7 +2,8 @@
 
 Integers, slices (of any step), None and the ellipsis give a view.  Tensors, arrays, lists and
 bools give a copy, by the rules of NumPy and PyTorch.  A 0-dim integer tensor selects as an
-integer does: reading it waits for its device.  A mask waits too: its result's shape depends on it.
+integer does: reading it waits for its device.  A mask waits too, where it is
+read: the result's shape depends on it.  Written with the same values everywhere it does not.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.dispatch.op import Op
 from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.waiting import asked
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU
+from slipstream.core.vocab.errors import is_refusal, restate
 from slipstream.core.vocab.records import Spec, TensorBase
 
 _FIRST = (catalog.SELECT,)
@@ -50,11 +53,21 @@ def get_item(self: Any, index: Any) -> Any:
             dim = _lone_tensor(index, spec)
             if dim >= 0:
                 return _read.call((self, (index[dim],), ONE_DIM[dim]), None)
-    items = items_of(self, index)
-    pattern, starts, tensors = catalog.split(self.spec.shape, items)
-    if tensors:
-        return catalog.read(self, items)
+    try:
+        items = items_of(self, index)
+        pattern, starts, tensors = catalog.split(self.spec.shape, items)
+        if tensors:
+            return catalog.read(self, items)
+    except IndexError as failure:
+        name_call(failure, "getitem", {"self": self, "index": index})
+        raise
     return _basic.call((self, pattern, starts), None)
+
+
+def name_call(failure: IndexError, name: str, arguments: dict[str, Any]) -> None:
+    """Let an error about an index show what was indexed, and by what, where it does not yet."""
+    if not is_refusal(failure):
+        restate(failure, name, arguments, anew=True)
 
 
 def _lone_tensor(index: tuple[Any, ...], spec: Any) -> int:
@@ -89,16 +102,25 @@ def set_item(self: Any, index: Any, value: Any) -> None:
     Of several writes to one place the last in index order stays.  Raises IndexError as get_item
     does, RuntimeError for values that do not fit; the tensor is unchanged then.
     """
-    items = items_of(self, index)
-    pattern, starts, tensors = catalog.split(self.spec.shape, items)
+    try:
+        items = items_of(self, index)
+        pattern, starts, tensors = catalog.split(self.spec.shape, items)
+    except IndexError as failure:
+        name_call(failure, "setitem", {"self": self, "index": index, "value": value})
+        raise
     if not tensors:
         _write_view(self, _basic.call((self, pattern, starts), None), value)
         return
     value = _value_of(self, value)
-    if _is_single(value) and _is_mask(self, items):
+    masked = _is_mask(self, items)
+    if masked and _is_single(value):
         _fill_masked(self, items[0], value)
-    else:
+    elif self.spec.device is CPU:
         catalog.write(self, items, value)
+    elif masked and _is_alike(self, items[0], value):
+        _write_masked(self, items[0], value)
+    else:
+        asked("index_put_", self, catalog.write, self, items, value)
 
 
 def _write_view(self: Any, part: Any, value: Any) -> None:
@@ -143,6 +165,23 @@ def _fill_masked(self: Any, mask: Any, value: Any) -> None:
     if missing:
         mask = ops.reshape.call((mask, (*mask.spec.shape, *(1,) * missing)), None)
     ops.masked_fill.call_inplace((self, mask, value), None)
+
+
+def _is_alike(self: Any, mask: Any, value: Any) -> bool:
+    """Whether each place where a mask is true gets the same values."""
+    rest = self.spec.ndim - mask.spec.ndim
+    shape = value.spec.shape
+    return len(shape) <= rest or (len(shape) == rest + 1 and shape[0] == 1)
+
+
+def _write_masked(self: Any, mask: Any, value: Any) -> None:
+    """The same values wherever the mask is true, without counting how often it is."""
+    rest = self.spec.ndim - mask.spec.ndim
+    value = catalog.without_leading_ones(value, rest)
+    value = ops.expand.call((value, self.spec.shape[mask.spec.ndim:]), None)
+    wide = ops.reshape.call((mask, (*mask.spec.shape, *(1,) * rest)), None)
+    chosen = ops.where.call((wide, ops.cast.call((value, self.spec.dtype), None), self), None)
+    ops.copy.call_inplace((self, chosen), None)
 
 
 def _value_of(self: Any, value: Any, cast: bool = True) -> Any:
@@ -210,7 +249,7 @@ def _index_tensor(self: Any, item: Any) -> Any:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors, but got "
                          f"{item.spec!r}")
     if not item.spec.ndim and backend_of(item.spec.device).has_data:
-        found = interop.item(item)
+        found = asked("__index__", item, interop.item, item)
         return bool(found) if dtype in (dtypes.bool_, dtypes.uint8) else found
     if item.spec.device is not self.spec.device:
         item = interop.to(item, self.spec.device)

@@ -14,7 +14,7 @@ from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
 from slipstream.core.launch.door import backend_of, door
-from slipstream.core.launch.waiting import wait
+from slipstream.core.launch.waiting import asked, wait
 from slipstream.core.shapes import formats
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab import dtypes
@@ -96,7 +96,7 @@ def to_numpy(self: Any, *, force: bool = False) -> np.ndarray:
         if not force:
             raise TypeError(f"can't convert {self.spec.device} device type tensor to numpy. Use "
                             "Tensor.cpu() to copy the tensor to host memory first.")
-        self = to(self, "cpu")
+        self = asked("numpy", self, to, self, "cpu")
     door.settle_storage(self.storage)
     return shared_array(self)
 
@@ -168,7 +168,8 @@ def item(self: Any) -> Any:
     """
     if self.spec.numel != 1:
         raise RuntimeError(f"a Tensor with {self.spec.numel} elements cannot be converted to "
-                           f"Scalar: {self.spec!r}")
+                           f"Scalar: {self.spec!r}\n  mend: tolist() gives every element, "
+                           "x[i].item() one of them")
     reader = READERS.get(self.spec.dtype)
     if (reader is not None and modes.listeners is None
             and backend_of(self.spec.device).immediate):
@@ -189,7 +190,7 @@ def host_array(self: Any, reason: str) -> np.ndarray:
         raise RuntimeError(f"Tensor.{reason}() cannot be called on meta tensors: {self.spec!r}")
     if not backend_of(device).on_host:
         # The copy is what waits; the array keeps it alive.
-        return shared_array(moved(self.detach(), CPU))
+        return shared_array(asked(reason, self, moved, self.detach(), CPU))
     wait(device, reason)
     door.settle_storage(self.storage)
     return tensor_array(self)
@@ -206,25 +207,31 @@ def truth(self: Any) -> bool:
     """The truth of the only element."""
     if self.spec.numel != 1:
         what = "no values" if not self.spec.numel else "more than one value"
-        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous: {self.spec!r}")
-    return bool(item(self))
+        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous: {self.spec!r}"
+                           "\n  mend: ask any() or all() of it, or use & and | in place of and, or")
+    return bool(_number(self, "bool"))
+
+
+def _number(self: Any, name: str) -> Any:
+    """`item`, for a call that the user wrote in another way."""
+    return item(self) if self.spec.device is CPU else asked(name, self, item, self)
 
 
 def as_int(self: Any) -> int:
     """int(tensor)."""
-    return int(item(self))
+    return int(_number(self, "int"))
 
 
 def as_index(self: Any) -> int:
     """The only element of an integer tensor, as an index."""
     if self.spec.dtype.category > 1 or self.spec.numel != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(item(self))
+    return int(_number(self, "__index__"))
 
 
 def as_float(self: Any) -> float:
     """float(tensor); RuntimeError where an imaginary part would be lost."""
-    value = item(self)
+    value = _number(self, "float")
     if isinstance(value, complex):
         if value.imag:
             raise RuntimeError("value cannot be converted to type double without overflow: it is "
@@ -235,7 +242,7 @@ def as_float(self: Any) -> float:
 
 def as_complex(self: Any) -> complex:
     """complex(tensor)."""
-    return complex(item(self))
+    return complex(_number(self, "complex"))
 
 
 # -- making tensors ------------------------------------------------------------------------------
@@ -464,6 +471,8 @@ def _parse_to(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def moved(self: Any, device: Device) -> Any:
     """The tensor's elements on another device."""
+    if device is CPU and self.spec.device is not CPU:
+        return asked("to", self, ops.to_device.call, (self, device), None)
     return ops.to_device.call((self, device), None)
 
 

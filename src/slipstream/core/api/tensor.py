@@ -24,8 +24,9 @@ from slipstream.core.api.size import Size
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
 from slipstream.core.engine.tape import tape
+from slipstream.core.launch.waiting import asked
 from slipstream.core.shapes import formats
-from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.records import TensorBase
 
@@ -306,7 +307,9 @@ class Tensor(Methods):
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU."""
-        return interop.to(self, "cpu")
+        if self.spec.device is CPU:
+            return self
+        return asked("cpu", self, interop.to, self, "cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
         """The tensor on a CUDA device."""

@@ -147,7 +147,8 @@ def _batch_norm(self: Any, running_mean: Any, running_var: Any, weight: Any, bia
     count = math.prod(self.spec.shape[dim] for dim in dims)
     if count == 1:
         raise ValueError("Expected more than 1 value per channel when training, got input size "
-                         f"{list(self.spec.shape)}")
+                         f"{list(self.spec.shape)}\n  mend: a larger batch, or eval() where "
+                         "nothing is to be learnt")
     if running_mean is not None or running_var is not None:
         _track(self, (running_mean, running_var), dims, (momentum, count))
     return ops.normalize_dims.call((self, scale, shift, dims, eps), None)

@@ -19,6 +19,7 @@ from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu import linear_algebra as lapack
+from slipstream.core.launch.waiting import asking_as
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU
@@ -264,7 +265,8 @@ def _at_host(name: str, *args: Any) -> Any:
 def _public(signature: str, function: Any, doc: str, **facts: Any) -> None:
     facts.setdefault("method", False)
     facts.setdefault("dtypes", INEXACT)
-    define(Entry(signature, COMPOUND, function=function, doc=doc, waits="data", **facts))
+    named = asking_as(signature.partition("(")[0], function)
+    define(Entry(signature, COMPOUND, function=named, doc=doc, waits="data", **facts))
 
 
 def _regular() -> Any:

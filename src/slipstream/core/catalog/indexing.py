@@ -20,11 +20,13 @@ from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu.gathering import GatherBinding
 from slipstream.core.kernels.cpu.gathering_arrays import IndexOperand
 from slipstream.core.kernels.cpu.indexing import ReadKernel, WriteKernel
+from slipstream.core.launch.waiting import asking_as
 from slipstream.core.shapes.broadcast import broadcast_shapes, broadcast_strides
 from slipstream.core.shapes.indexing import Advanced, plan_index
 from slipstream.core.shapes.strides import strides_like
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.errors import explain
 from slipstream.core.vocab.records import Spec, TensorBase
 
 # In a pattern: a dim that one index selects.  Slices are (length, step), new dims None.
@@ -473,17 +475,18 @@ def _index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
 
 
 define(Entry("index(Tensor self, any indices)", COMPOUND, path="", method=False, waits="data",
-             function=lambda self, indices: read(self, items_of(self, indices)),
+             function=asking_as("index", lambda self, indices: read(
+                 self, items_of(self, indices))),
              doc="Elements at tensors of indices; None stands for a full slice; masks wait."))
 define(Entry("index_put(Tensor self, any indices, Tensor values, bool accumulate=False)", COMPOUND,
-             function=_index_put, path="index_put", waits="data",
+             function=asking_as("index_put", _index_put), path="index_put", waits="data",
              samples=indexing_samples.writes, reference=indexing_samples.put,
              doc="self with values written (accumulate: added) at tensors of indices, masks or "
                  "None for a full slice; the last duplicate wins.", autocast={"cuda": "widest"}))
 define(Entry("index_put_(Tensor self, any indices, Tensor values, bool accumulate=False)",
              COMPOUND, path="index_put_", waits="data",
-             function=lambda self, indices, values, accumulate: write(
-                 self, items_of(self, indices), values, accumulate),
+             function=asking_as("index_put_", lambda self, indices, values, accumulate: write(
+                 self, items_of(self, indices), values, accumulate)),
              doc="index_put in place; self is unchanged if an index is out of range."))
 
 
@@ -522,7 +525,10 @@ def _narrow(self: Any, dim: int, start: Any, length: int) -> Any:
                          f"but got {start})")
     start = start + size if start < 0 else start
     if start + length > size:
-        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+        raise RuntimeError(explain(
+            "narrow", {"self": self, "dim": dim, "start": start, "length": length},
+            f"start ({start}) + length ({length}) exceeds dimension size ({size}).",
+            f"at most {size - start} elements follow from there"))
     return one_dim(self, dim, (length, 1), start if length else 0)
 
 

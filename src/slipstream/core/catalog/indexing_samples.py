@@ -28,7 +28,8 @@ def writes() -> list[Sample]:
     """An operand, indices and values, also added."""
     x, values = random_array(85, 3, 4), random_array(86, 2)
     return [((x, [PLACES, np.array([1, 3])], values), {}),
-            ((x, [np.array([1, 1])], random_array(87, 2, 4)), {"accumulate": True})]
+            ((x, [np.array([1, 1])], random_array(87, 2, 4)), {"accumulate": True}),
+            ((x, [np.arange(12).reshape(3, 4) % 6 == 1], values), {})]
 
 
 def sources() -> list[Sample]:
@@ -96,3 +97,18 @@ def chunks(x: Any, count: int, dim: int = 0) -> list[Any]:
     """At most ``count`` pieces of one length, but the last."""
     length = -(-x.shape[dim] // count)
     return np.split(x, range(length, x.shape[dim], length), dim)
+
+
+def sized() -> list[Any]:
+    """Calls of nonzero_static: fewer places than there are, more, none."""
+    x = np.round(random_array(150, 3, 4))
+    return [((x,), {"size": 2}), ((x,), {"size": 20}), ((x,), {"size": 14, "fill_value": 7}),
+            ((x,), {"size": 0}), ((x[:0],), {"size": 2}), ((x[1, 2],), {"size": 3})]
+
+
+def first_places(x: Any, size: int, fill_value: int = -1) -> Any:
+    """What nonzero_static gives."""
+    found = np.full((size, np.ndim(x)), fill_value, np.int64)
+    places = np.argwhere(x)[:size]
+    found[:len(places)] = places
+    return found

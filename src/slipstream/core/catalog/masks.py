@@ -89,11 +89,43 @@ def counted(mask: Any, name: str) -> int:
     return int(readable(ops.count_true.call((mask,), None), name))
 
 
-def _nonzero(self: Any, as_tuple: bool) -> Any:
+def _first_true(mask: Any, size: int) -> tuple[Any, Any]:
+    """The places of the first ``size`` true elements in order, and which of these there are.
+
+    The k-th one is the first place up to which k elements are true: nothing has to be counted.
+    """
+    if size < 0:
+        raise RuntimeError(f"'size' must be a non-negative integer, not {size}")
+    numel = mask.spec.numel
+    up_to = ops.cumsum.call((ops.reshape.call((mask, (-1,)), None), 0), None)
+    numbers = ops.arange.call((1, size + 1), {"device": mask.spec.device})
+    found = ops.searchsorted.call((up_to, numbers), None)
+    return found, ops.lt.call((found, numel), None)
+
+
+def _padded(mask: Any, size: int, fill_value: int) -> Any:
+    """The coordinates of the first ``size`` true elements; rows of ``fill_value`` for the rest."""
+    found, there = _first_true(mask, size)
+    columns, step = [], 1
+    for length in reversed(mask.spec.shape):
+        part = ops.floor_divide.call((found, step), None)
+        columns.append(ops.remainder.call((part, max(length, 1)), None))
+        step *= max(length, 1)
+    if not columns:
+        return ops.empty.call(((size, 0),), {"dtype": dtypes.int64, "device": mask.spec.device})
+    places = ops.stack.call((columns[::-1], 1), None)
+    missing = ops.unsqueeze.call((ops.logical_not.call((there,), None), 1), None)
+    return ops.masked_fill.call((places, missing, fill_value), None)
+
+
+def _nonzero(self: Any, as_tuple: bool, size: int | None, fill_value: int) -> Any:
     mask = self if self.spec.dtype is dtypes.bool_ else ops.ne.call((self, 0), None)
     if as_tuple and not mask.spec.ndim:
         mask = ops.unsqueeze.call((mask, 0), None)
-    places = ops.true_places.call((mask, counted(mask, "nonzero")), None)
+    if size is None:
+        places = ops.true_places.call((mask, counted(mask, "nonzero")), None)
+    else:
+        places = _padded(mask, size, fill_value)
     return ops.unbind.call((places, 1), None) if as_tuple else places
 
 
@@ -110,12 +142,24 @@ def _expanded(tensor: Any, shape: tuple[int, ...]) -> Any:
     return tensor if tensor.spec.shape == shape else ops.expand.call((tensor, shape), None)
 
 
-def _masked_select(self: Any, mask: Any) -> Any:
+def _masked_select(self: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
     mask = _mask_of(mask)
     shape = broadcast_shapes(self.spec.shape, mask.spec.shape)
     mask = _expanded(mask, shape)
+    if size is not None:
+        return _padded_select(_expanded(self, shape), mask, size, fill_value)
     count = counted(mask, "masked_select")
     return ops.true_elements.call((_expanded(self, shape), mask, count), None)
+
+
+def _padded_select(self: Any, mask: Any, size: int, fill_value: Any) -> Any:
+    """The first ``size`` elements where a mask of the same shape is true, padded."""
+    found, there = _first_true(mask, size)
+    if not self.spec.numel:
+        return ops.new_full.call((self, (size,), fill_value), None)
+    inside = ops.clamp.call((found, None, self.spec.numel - 1), None)
+    taken = ops.index_select.call((ops.reshape.call((self, (-1,)), None), 0, inside), None)
+    return ops.masked_fill.call((taken, ops.logical_not.call((there,), None), fill_value), None)
 
 
 def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
@@ -138,20 +182,29 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
 
 
 define(Entry(
-    "nonzero(Tensor self, *, bool as_tuple=False)", COMPOUND, function=_nonzero, path="nonzero",
-    waits="always", samples=samples.unary, reference=np.argwhere,
+    "nonzero(Tensor self, *, bool as_tuple=False, int? size=None, int fill_value=-1)", COMPOUND,
+    function=_nonzero, path="nonzero", waits="data", samples=samples.unary, reference=np.argwhere,
     doc="Coordinates of the elements that are not zero, int64[count, ndim]; as_tuple: one tensor "
-        "for each dim.",
+        "for each dim.  With size the first size of them, int64[size, ndim], where rows that are "
+        "too many hold fill_value: then nothing waits.",
+))
+define(Entry(
+    "nonzero_static(Tensor self, *, int size, int fill_value=-1)", COMPOUND, path="nonzero_static",
+    function=lambda self, size, fill_value: _nonzero(self, False, size, fill_value),
+    samples=indexing_samples.sized, reference=indexing_samples.first_places,
+    doc="Coordinates of the first size elements that are not zero, int64[size, ndim]; rows that "
+        "are too many hold fill_value.  Never waits.",
 ))
 define(Entry("argwhere(Tensor self)", COMPOUND, path="argwhere", waits="always",
-             function=lambda self: _nonzero(self, False), samples=samples.unary,
+             function=lambda self: _nonzero(self, False, None, -1), samples=samples.unary,
              reference=np.argwhere,
              doc="Coordinates of the elements that are not zero, int64[count, ndim]."))
 define(Entry(
-    "masked_select(Tensor self, Tensor mask)", COMPOUND, function=_masked_select, out=True,
-    path="masked_select", waits="always", samples=samples.masked,
+    "masked_select(Tensor self, Tensor mask, *, int? size=None, Number fill_value=0)", COMPOUND,
+    function=_masked_select, out=True, path="masked_select", waits="data", samples=samples.masked,
     reference=lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_arrays(x, mask)[1]],
-    doc="The elements where the mask is true, one after another; both broadcast.",
+    doc="The elements where the mask is true, one after another; both broadcast.  With size the "
+        "first size of them, and fill_value where there are fewer: then nothing waits.",
 ))
 define(Entry("masked_scatter(Tensor self, Tensor mask, Tensor source)", COMPOUND,
              function=_masked_scatter, path="masked_scatter", waits="always",

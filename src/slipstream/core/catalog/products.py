@@ -17,6 +17,7 @@ from slipstream.core.kernels.cpu.arrays import ArrayKernel
 from slipstream.core.kernels.cpu.small_products import SmallProduct, refusal
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.shapes.specs import specs
+from slipstream.core.vocab.errors import explain
 
 
 def array_candidate(name: str, function: Any) -> Candidate:
@@ -51,6 +52,10 @@ def same_dtype(call: Any, *names: str) -> None:
                              f"convert one of them, for example with .to(ss.{first.name})")
 
 
+# Which size of the second operand is summed over, as people count.
+SUMMED = "second last size"
+
+
 def _matmul_shape(call: Any) -> Any:
     a, b = call.spec("self"), call.spec("other")
     same_dtype(call, "self", "other")
@@ -61,7 +66,9 @@ def _matmul_shape(call: Any) -> Any:
     right = b.shape if b.ndim > 1 else (*b.shape, 1)
     if left[-1] != right[-2]:
         raise call.error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied "
-                                       f"({left[-2]}x{left[-1]} and {right[-2]}x{right[-1]})")
+                                       f"({left[-2]}x{left[-1]} and {right[-2]}x{right[-1]})",
+                         f"the last size of self, {left[-1]}, and the {SUMMED} of other, "
+                         f"{right[-2]}, have to agree: transpose one of them (.mT)?")
     try:
         batch = broadcast_shapes(left[:-2], right[:-2])
     except (RuntimeError, ValueError) as failure:
@@ -122,10 +129,13 @@ def _ranked(name: str, rank: int) -> Any:
     def check(self: Any, mat2: Any) -> Any:
         for each in (self, mat2):
             if each.spec.ndim != rank:
-                raise RuntimeError(f"{name}: expected {rank}D tensors, got {self.spec!r} and "
-                                   f"{mat2.spec!r}")
+                raise RuntimeError(explain(
+                    name, {"self": self, "mat2": mat2}, f"{name}: expected {rank}D tensors",
+                    "matmul() takes vectors and batches too"))
         if rank == 3 and self.spec.shape[0] != mat2.spec.shape[0]:
-            raise RuntimeError(f"{name}: batch sizes differ: {self.spec!r} and {mat2.spec!r}")
+            raise RuntimeError(explain(
+                name, {"self": self, "mat2": mat2}, f"{name}: batch sizes differ",
+                "matmul() broadcasts batches of size 1"))
         return ops.matmul.call((self, mat2), None)
 
     return check
@@ -151,7 +161,8 @@ def addmm_shape(call: Any) -> Any:
     if a.shape[1] != b.shape[0]:
         raise call.error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied "
                                        f"({a.shape[0]}x{a.shape[1]} and "
-                                       f"{b.shape[0]}x{b.shape[1]})")
+                                       f"{b.shape[0]}x{b.shape[1]})",
+                         "columns of mat1 and rows of mat2 have to agree: transpose one (.mT)?")
     shape = (a.shape[0], b.shape[1])
     try:
         fits = broadcast_shapes(c.shape, shape) == shape
@@ -195,7 +206,9 @@ def _linear_shape(call: Any) -> Any:
         rows = x.numel // x.shape[-1] if x.ndim and x.shape[-1] else 0
         raise call.error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied "
                                        f"({rows}x{x.shape[-1] if x.ndim else 1} and "
-                                       f"{weight.shape[-1]}x{weight.shape[0]})")
+                                       f"{weight.shape[-1]}x{weight.shape[0]})",
+                         f"the input's last size has to be {weight.shape[-1]}, the features that "
+                         "the weight takes")
     shape = (*x.shape[:-1], *weight.shape[:-1])
     if bias is not None:
         try:

@@ -130,7 +130,8 @@ def _check_topk(call: Any) -> None:
     spec, k = call.spec("self"), call["k"]
     size = spec.shape[dim_of(call)] if spec.ndim else 1
     if not 0 <= k <= size:
-        raise call.error(RuntimeError, "selected index k out of range")
+        raise call.error(RuntimeError, "selected index k out of range",
+                         f"the dim has {size} elements: min(k, {size})")
     if spec.dtype is dtypes.bool_:
         raise call.error(NotImplementedError, "\"topk\" not implemented for 'Bool'")
 

@@ -96,7 +96,8 @@ def _unflatten(self: Any, dim: int, sizes: Any) -> Any:
         total *= size
     if total != spec.shape[dim]:
         raise RuntimeError(f"unflatten: Provided sizes {list(ints(sizes))} don't multiply up to "
-                           f"the size of dim {dim} ({spec.shape[dim]}) in the input tensor")
+                           f"the size of dim {dim} ({spec.shape[dim]}) in the input tensor: "
+                           f"{spec!r}")
     return ops.view.call((self, (*spec.shape[:dim], *given, *spec.shape[dim + 1:])), None)
 
 

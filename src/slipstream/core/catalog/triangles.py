@@ -209,11 +209,19 @@ creation(f"logspace(any start, any end, int steps, float base=10.0, *, {TAIL})",
          reference=lambda start, end, steps, base=10.0: np.logspace(start, end, steps, base=base))
 
 
+def _inside(upper: bool, diagonal: int, columns: int) -> int:
+    """How many elements of a row lie in a triangle; ``diagonal``: the column of its edge."""
+    before = min(max(diagonal, 0), columns)
+    return columns - before if upper else min(max(diagonal + 1, 0), columns)
+
+
 def _triangle_indices(upper: bool) -> Any:
     def function(row: int, col: int, offset: int, dtype: Any, layout: Any, device: Any) -> Any:
         whole = ops.ones.call(((row, col),), {"dtype": dtypes.bool_, "device": device})
         part = (ops.triu if upper else ops.tril).call((whole, offset), None)
-        places = ops.nonzero.call((part,), None)
+        # How many there are is known: the device need not be asked.
+        count = sum(_inside(upper, line + offset, col) for line in range(row))
+        places = ops.true_places.call((part, count), None)
         places = ops.contiguous.call((ops.transpose.call((places, 0, 1), None),), None)
         return ops.cast.call((places, dtype or dtypes.int64), None)
 
@@ -223,7 +231,7 @@ def _triangle_indices(upper: bool) -> Any:
 for _name, _upper, _reference in (("tril_indices", False, np.tril_indices),
                                   ("triu_indices", True, np.triu_indices)):
     creation(f"{_name}(int row, int col, int offset=0, *, dtype? dtype=None, any layout=None, "
-             "device? device=None)", _triangle_indices(_upper), waits="always",
+             "device? device=None)", _triangle_indices(_upper),
              doc="Rows and columns of a triangle's elements, int64[2, count].",
              samples=samples.plain_arguments((3, 3), (2, 4, 1)),
              reference=lambda row, col, offset=0, f=_reference: np.array(f(row, offset, col)))

@@ -10,6 +10,7 @@ import numpy as np
 from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, Entry
+from slipstream.core.launch.waiting import asking_as
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
 
@@ -116,7 +117,8 @@ def _consecutive_reference(x: Any, return_counts: bool = False) -> Any:
 
 define(Entry(
     "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, "
-    "int? dim=None)", COMPOUND, function=_unique, path="unique", waits="always", dtypes=EVERY,
+    "int? dim=None)", COMPOUND, function=asking_as("unique", _unique), path="unique",
+    waits="always", dtypes=EVERY,
     samples=lambda: [((_repeated(),), {}),
                      ((_repeated(),), {"return_inverse": True, "return_counts": True})],
     reference=lambda x, **facts: np.unique(
@@ -127,8 +129,10 @@ define(Entry(
 ))
 define(Entry(
     "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, "
-    "int? dim=None)", COMPOUND, function=_consecutive, path="unique_consecutive", waits="always",
-    dtypes=EVERY, samples=lambda: [((_repeated(),), {}), ((_repeated(),), {"return_counts": True})],
+    "int? dim=None)", COMPOUND,
+    function=asking_as("unique_consecutive", _consecutive), path="unique_consecutive",
+    waits="always", dtypes=EVERY,
+    samples=lambda: [((_repeated(),), {}), ((_repeated(),), {"return_counts": True})],
     reference=_consecutive_reference,
     doc="Each run of equal elements, or slices along dim, once; see unique.",
 ))

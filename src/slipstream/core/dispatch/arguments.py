@@ -94,7 +94,7 @@ def shown_call(op: Any, values: Any) -> tuple[str, dict[str, Any]]:
     """Name and arguments of a call as an error shows them."""
     if op.entry.shown:
         return op.entry.shown, _given(op, values)
-    return op.name, dict(zip(op.names, values, strict=True))
+    return op.name, _given(op, values)
 
 
 def _given(op: Any, values: Any) -> dict[str, Any]:

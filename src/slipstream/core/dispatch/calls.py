@@ -51,7 +51,10 @@ class Call:
 
     def error(self, kind: type[Exception], rule: str, mend: str = "") -> Exception:
         """An error of ``kind`` in the common format."""
-        return kind(explain(*shown_call(self.op, self.values), rule, mend))
+        name, arguments = shown_call(self.op, self.values)
+        if self.target is not None and self.values and self.target is self.values[0]:
+            name += "_"
+        return kind(explain(name, arguments, rule, mend))
 
     def device(self) -> Device:
         """The ``device`` argument where it is given, else that of the operands.

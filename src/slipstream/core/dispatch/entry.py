@@ -60,7 +60,8 @@ class Entry:
     converts: whether in-place and out= forms may cast to a lower kind, as copy_ does.
     layout: (call, shape) -> strides of the result, where they do not follow the operands.
     aliases: other names of function and method; with a dot the path of another function.
-    waits: ``never``, ``always`` or ``data``: whether a call waits for the device.
+    waits: ``never``, ``always`` or ``data``: whether a call waits for the device; ``data``: by what
+        it is given, or where.
     host: whether it is computed on the CPU alone: callers bring tensors there and back.
     autocast: what autocast does with a plain call: ``lower`` (floating operands but float64 are
         cast to its dtype), ``float32`` (to float32; an op with a ``dtype`` parameter gets it

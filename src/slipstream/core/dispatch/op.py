@@ -25,6 +25,7 @@ from slipstream.core.dispatch.signature import (
 from slipstream.core.dispatch.tracing import emit_plan
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
+from slipstream.core.launch.waiting import note_plan
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import KERNEL, VIEW, Plan, TensorBase
@@ -324,6 +325,7 @@ class Op(OpCore):
         except Exception as failure:
             raise wiring.shortened(failure)  # noqa: B904
         plan_table.made += 1
+        note_plan(values, plan)
         if plan.key is None:
             plan.key = key
             self.plans[key] = plan

@@ -15,9 +15,11 @@ from slipstream.core.dispatch.op import IN_PLACE, OUT
 from slipstream.core.engine import views as view_history
 from slipstream.core.engine.tape import tape
 from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes.overlap import in_bytes, may_share, self_overlaps
 from slipstream.core.shapes.specs import specs
 from slipstream.core.shapes.strides import element_range
+from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import can_cast
 from slipstream.core.vocab.errors import explain
 from slipstream.core.vocab.modes import ModeState, modes
@@ -241,12 +243,21 @@ def grow(storage: Storage, nbytes: int) -> None:
     if not backend.has_data:
         storage.nbytes = nbytes
         return
-    backend.wait()
+    wait_to_grow(backend, storage.device)
     # Before anything changes: there may be no memory, and the old block has one owner at a time.
     address = backend.memory.allocate(nbytes)
     old = Storage(storage.device, storage.address, storage.nbytes, storage.owner)
     storage.address = address
     kept = min(storage.nbytes, nbytes)
     storage.nbytes = nbytes
-    if kept:
+    if kept and backend.on_host:
         hooks.move_bytes(storage.address, old.address, kept)
+    elif kept:
+        device: Any = backend
+        device.move(storage.address, old.address, kept)
+
+
+def wait_to_grow(backend: Any, device: Device) -> None:
+    """Wait where the host moves the bytes, or several streams may use them."""
+    if backend.on_host or len(backend.queues) > 1:
+        wait(device, "resize")

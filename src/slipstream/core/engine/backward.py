@@ -355,7 +355,8 @@ def _start(walk: Walk, tensors: list[Any], grads: list[Any]) -> dict[Node, None]
         edge = tape.edge_of(tensor)
         if edge is None:
             raise RuntimeError(f"element {place} of tensors does not require grad and does not "
-                               f"have a grad_fn: {tensor.spec!r}")
+                               f"have a grad_fn: {tensor.spec!r}\n  mend: requires_grad_() on what "
+                               "it is computed from, and compute it outside of no_grad()")
         walk.give(edge[0], edge[1], first_gradient(tensor, grad, place))
         roots[edge[0]] = None
     return roots
@@ -382,7 +383,8 @@ def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:
     if grad is None:
         if spec.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs, not for "
-                               f"{spec!r}")
+                               f"{spec!r}\n  mend: sum() or mean() it first, or pass gradient=, "
+                               "a tensor of its shape")
         if spec.dtype.is_complex:
             raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
                                f"got {spec!r}")

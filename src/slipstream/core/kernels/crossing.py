@@ -6,7 +6,7 @@ from typing import Any
 
 from slipstream.core.kernels.cpu.arrays import array_of
 from slipstream.core.launch.door import backend_of, door
-from slipstream.core.launch.waiting import read, read_into
+from slipstream.core.launch.waiting import note_copy, read, read_into
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.records import Kernel, Plan, Storage, TensorBase
@@ -26,10 +26,12 @@ class CrossingKernel(Kernel):
             return
         if is_pinned(source.storage, target.spec.device):
             backend: Any = backend_of(target.spec.device)
+            note_copy(source, target.spec.device)
             backend.pins().to_device(address_of(target), source.storage, address_of(source),
                                      nbytes)
             return
         if backend_of(source.spec.device).on_host:
+            note_copy(source, target.spec.device)
             door.settle_storage(source.storage)
             data: Any = array_of(address_of(source), (nbytes,), (1,), dtypes.uint8.numpy)
         elif backend_of(target.spec.device).on_host:

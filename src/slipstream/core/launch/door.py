@@ -100,10 +100,13 @@ class LaunchDoor:
 
     def settle_storage(self, storage: Storage) -> None:
         """Wait for the copy that still fills or reads a storage."""
-        if storage.pending is not None:
-            pending, storage.pending = storage.pending, None
-            self.pending -= 1
+        pending = storage.pending
+        if pending is not None:
+            # It may be refused: then the copy is still under way.
             pending.wait()
+            if storage.pending is pending:
+                storage.pending = None
+                self.pending -= 1
 
     def boundary(self) -> None:
         """A point at which a loop repeats itself: the end of backward, of an optimizer's step."""

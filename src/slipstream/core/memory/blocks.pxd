@@ -22,6 +22,7 @@ cdef class Allocator(Memory):
     cdef public object pieces
     cdef public long long retries
     cdef public long long failures
+    cdef public long long collected
     cdef public tuple rungs
     cdef public long long collect_above
     cdef public list callbacks

@@ -77,7 +77,7 @@ class Allocator(Memory):
         self.large_blocks, self.large_bytes = Flow(), Flow()
         self.pieces = Pieces(provider)
         self.retries = 0
-        self.failures = 0
+        self.failures = self.collected = 0
         self.rungs = RUNGS
         self.collect_above = 0
         self.callbacks: list[Callable[[int], Any]] = []

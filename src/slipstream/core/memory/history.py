@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
@@ -111,7 +112,10 @@ class History:
 
 
 class Recorder:
-    """Whether allocators are recorded, and their histories; a singleton, `recorder`."""
+    """Whether allocators are recorded, and their histories; a singleton, `recorder`.
+
+    ``beginning``: functions that are called with each new allocator of a card.
+    """
 
     def __init__(self) -> None:
         self.wanted = False
@@ -119,6 +123,7 @@ class Recorder:
         self.keeps_events = True
         self.keeps_stacks = True
         self.histories: dict[int, History] = {}
+        self.beginning: list[Callable[[Any], None]] = []
 
     def start(self, most: int, keeps_events: bool, keeps_stacks: bool) -> None:
         """Record every allocator from here on."""
@@ -127,6 +132,8 @@ class Recorder:
 
     def attach(self, allocator: Any) -> None:
         """Record an allocator, if recording is wanted."""
+        for begin in self.beginning:
+            begin(allocator)
         if not self.wanted:
             return
         history = History(allocator, min(self.most, sys.maxsize))

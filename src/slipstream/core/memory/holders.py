@@ -75,9 +75,32 @@ def out_of_memory(allocator: Any, nbytes: int) -> OutOfMemoryError:
         f"{card_text(allocator, reserved)}"
         f"This process has {format_bytes(allocator.live_bytes)} in use, "
         f"{format_bytes(reserved)} reserved{limit}, "
-        f"largest hole {format_bytes(largest_hole(allocator))}."
-        f"{listing if lines else ''}"
+        f"largest hole {format_bytes(largest_hole(allocator))}. "
+        f"Python's collector, asked for more, freed {format_bytes(allocator.collected)}."
+        f"{listing if lines else ''}\n  mend: {mend_of(allocator, nbytes)}"
     )
+
+
+def mend_of(allocator: Any, nbytes: int) -> str:
+    """What the user can do about a request that no memory was found for."""
+    pieces = allocator.pieces
+    if pieces.limit and nbytes + allocator.live_bytes <= card_free(allocator) + pieces.held():
+        return ("the card has room: raise the limit that "
+                "cuda.memory.set_per_process_memory_fraction() set")
+    if allocator.live_bytes < nbytes:
+        return ("this request alone is too large: make it in parts, in a narrower dtype, or on the "
+                "CPU")
+    return ("let go (del) of what a line above holds and is not needed, take a smaller batch, or "
+            "compute parts again in backward (utils.checkpoint); cuda.memory_report() shows this "
+            "at any time, `slipstream memory script.py` what held the peak")
+
+
+def card_free(allocator: Any) -> int:
+    """What the driver has free; 0 where it does not tell."""
+    try:
+        return int(allocator.memory.info()[0])
+    except (DriverError, AttributeError):
+        return 0
 
 
 def release_pools(allocator: Any, nbytes: int) -> int:

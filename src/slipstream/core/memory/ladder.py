@@ -99,7 +99,10 @@ def wait(allocator: Any, nbytes: int) -> int:
 
 def collect(allocator: Any, nbytes: int) -> int:
     """Rung: let Python's collector release what only cycles hold."""
+    before = allocator.live_bytes
     gc.collect()
+    allocator.settled()
+    allocator.collected = max(0, before - allocator.live_bytes)
     return again(allocator, nbytes)
 
 

@@ -22,6 +22,10 @@ class LinAlgError(RuntimeError):
     """A matrix does not allow what was asked: it is singular, or not positive."""
 
 
+class SyncError(RuntimeError):
+    """The host would have waited for a device where that is refused."""
+
+
 class NotSupported(NotImplementedError):
     """What was asked for is known and does not exist here."""
 

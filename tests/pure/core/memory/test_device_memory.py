@@ -165,6 +165,8 @@ def test_the_error_ranks_the_lines_that_hold_memory():
     assert "CUDA out of memory. Tried to allocate 40.00 MiB" in text
     assert "GPU 0 has a total capacity of 64.00 MiB" in text
     listing = text[text.index("Memory in use"):].splitlines()[1:]
+    assert listing.pop().startswith("  mend: let go (del) of what a line above holds")
+    assert "Python's collector, asked for more, freed 0 B" in text
     assert listing == [
         f"  30.00 MiB in 1 block: {sites[2]}",
         f"  12.00 MiB in 3 blocks: {sites[0]}",

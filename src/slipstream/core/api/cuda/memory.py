@@ -11,6 +11,7 @@ from typing import Any
 from slipstream.core.api.cuda.devices import backend, index_of
 from slipstream.core.api.cuda.streams import ExternalStream, Stream
 from slipstream.core.launch.door import backends
+from slipstream.core.launch.waiting import may_wait
 from slipstream.core.memory import history, pools, statistics
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.errors import NotSupported, OutOfMemoryError
@@ -145,6 +146,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 def empty_cache() -> None:
     """Send what is recorded, wait for it, and give the cards all memory that is not in use."""
     for each in all_allocators():
+        may_wait(Device("cuda", each.ordinal), "empty_cache")
         each.empty_cache()
 
 

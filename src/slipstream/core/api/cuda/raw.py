@@ -16,6 +16,7 @@ import numpy as np
 
 from slipstream.core.api.cuda.devices import backend
 from slipstream.core.launch.cuda.launches import three
+from slipstream.core.launch.waiting import host_waits
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, WITHIN, CompileError, DriverError
 
 __all__ = [
@@ -53,6 +54,11 @@ def _driver() -> Any:
     found = backend(None)
     found.enter()
     return found.driver
+
+
+def _wait(name: str, act: Any, *arguments: Any) -> None:
+    """Wait for the current card, as every wait does, in one place."""
+    host_waits(backend(None).device, name, act, *arguments)
 
 
 def _stream(stream: Any) -> int:
@@ -96,7 +102,7 @@ def mem_free(address: int) -> None:
     if address not in allocations:
         raise DriverError("mem_free", "INVALID_VALUE", f"{address!r} is no address of mem_alloc")
     driver = _driver()
-    backend(None).wait()
+    _wait("mem_free", backend(None).wait)
     driver.free(address)
     del allocations[address]
 
@@ -125,7 +131,7 @@ def memcpy_htod(address: int, data: Any, stream: Any = None) -> None:
         handle = _stream(stream)
         driver = _driver()
         driver.copy(_whole("address", address), source.ctypes.data, source.size, TO_DEVICE, handle)
-        driver.wait_stream(handle)
+        _wait("memcpy_htod", driver.wait_stream, handle)
 
 
 @named
@@ -136,7 +142,7 @@ def memcpy_dtoh(data: Any, address: int, stream: Any = None) -> None:
         handle = _stream(stream)
         driver = _driver()
         driver.copy(target.ctypes.data, _whole("address", address), target.size, TO_HOST, handle)
-        driver.wait_stream(handle)
+        _wait("memcpy_dtoh", driver.wait_stream, handle)
 
 
 @named
@@ -181,7 +187,7 @@ def module_load(image: bytes) -> int:
 def module_unload(module: int) -> None:
     """Unload a module, once the work that may use it is done."""
     driver = _driver()
-    backend(None).wait()
+    _wait("module_unload", backend(None).wait)
     driver.unload_module(module)
 
 
@@ -261,7 +267,7 @@ def stream_query(stream: Any = None) -> bool:
 def stream_synchronize(stream: Any = None) -> None:
     """Wait until a stream's work is done."""
     handle = _stream(stream)
-    _driver().wait_stream(handle)
+    _wait("stream_synchronize", _driver().wait_stream, handle)
 
 
 @named
@@ -301,7 +307,7 @@ def event_query(event: int) -> bool:
 @named
 def event_synchronize(event: int) -> None:
     """Wait for an event."""
-    _driver().wait_event(event)
+    _wait("event_synchronize", _driver().wait_event, event)
 
 
 @named
@@ -315,5 +321,5 @@ def event_elapsed(start: int, end: int) -> float:
 def synchronize() -> None:
     """Wait until all work of the current card is done, raw and tensors' alike."""
     found = backend(None)
-    found.wait()
+    _wait("synchronize", found.wait)
     found.driver.synchronize()

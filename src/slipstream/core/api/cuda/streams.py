@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slipstream.core.api.cuda.devices import backend, index_of
+from slipstream.core.launch.waiting import host_waits
 from slipstream.core.vocab.devices import Device, current
 from slipstream.core.vocab.modes import modes
 
@@ -69,7 +70,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all work submitted so far is done."""
-        self.backend.edges.wait_queue(self.queue)
+        host_waits(self.device, "Stream.synchronize", self.backend.edges.wait_queue, self.queue)
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event (a new one where none is given) that stands for the work so far."""
@@ -236,7 +237,8 @@ class Event:
     def synchronize(self) -> None:
         """Wait until the work before the event is done."""
         if self.backend is not None:
-            self.backend.edges.wait_event(self.handle, self.place)
+            host_waits(self.backend.device, "Event.synchronize", self.backend.edges.wait_event,
+                       self.handle, self.place)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds between this event and a later one.

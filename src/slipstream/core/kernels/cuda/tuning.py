@@ -9,6 +9,7 @@ from typing import Any
 
 from slipstream.core.kernels.cuda.capturing import Library
 from slipstream.core.launch.cuda.modules import folder, keep, read_kept
+from slipstream.core.launch.waiting import host_waits
 from slipstream.core.native.cublaslt import (
     ALGORITHM_BYTES,
     Addresses,
@@ -62,7 +63,7 @@ class Tuner:
         """Microseconds of each candidate, on memory of its own."""
         backend = self.library.backend
         blocks = [backend.scratch(nbytes) if nbytes else None for nbytes in bytes_of(call)]
-        backend.wait()
+        host_waits(backend.device, "tuning", backend.wait, bound=True)
         at = Addresses(*[block.address if block is not None else 0 for block in blocks])
         start, end = [backend.driver.create_event(timing=True) for _ in range(2)]
         try:
@@ -80,7 +81,8 @@ class Tuner:
                 driver.record_event(events[0], stream)
                 call.run(at, stream, algorithm)
                 driver.record_event(events[1], stream)
-                driver.wait_event(events[1])
+                host_waits(self.library.backend.device, "tuning", driver.wait_event, events[1],
+                           bound=True)
                 if turn >= WARM:
                     times.append(driver.elapsed(*events) * 1e3)
         return statistics.median(times) if times else float("inf")

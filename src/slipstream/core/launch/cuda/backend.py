@@ -18,8 +18,9 @@ from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.cuda.staging import Staging
 from slipstream.core.launch.cuda.tickets import Tickets
 from slipstream.core.launch.cuda.watchdog import watchdog
+from slipstream.core.launch.waiting import host_waits
 from slipstream.core.memory.device import DeviceAllocator
-from slipstream.core.native.driver import DriverError
+from slipstream.core.native.driver import WITHIN, DriverError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.devices import Device
@@ -93,7 +94,7 @@ class CudaBackend(Backend):
         self.owner = len(owners)
         owners.append(self.memory)
         self.slot = ErrorSlot(self.driver)
-        self.staging = Staging(self.driver)
+        self.staging = Staging(self.driver, self.device)
         self.pinning = None
         self.pinned = None
         self.queues = []
@@ -269,6 +270,15 @@ class CudaBackend(Backend):
         queue.sequence += 1
         self.staging.write(address, data, queue.stream)
 
+    def move(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within device memory, in the order of the current stream."""
+        queue = self.queue()
+        self.forbid_capture(queue, "a tensor gets more memory")
+        queue.send("copy")
+        self.enter()
+        queue.sequence += 1
+        self.driver.copy(target, source, nbytes, WITHIN, queue.stream)
+
     # -- sending and waiting --
 
     def forbid_capture(self, queue: Queue, what: str) -> None:
@@ -309,8 +319,8 @@ class CudaBackend(Backend):
             queue.drain()
 
     def drain(self) -> None:
-        """Send everything and wait for it: memory runs out."""
-        self.finish_all()
+        """Send everything and wait for it: memory runs out, or goes back to the card."""
+        host_waits(self.device, "memory", self.finish_all, bound=True)
 
     def look(self) -> None:
         """What the watchdog does, where time is virtual."""

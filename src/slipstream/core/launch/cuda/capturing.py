@@ -18,6 +18,7 @@ from slipstream.core.launch.cuda.captured import CapturedGraph, Draw, Step
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.tickets import TICKETS
 from slipstream.core.launch.cuda.words import Words
+from slipstream.core.launch.waiting import host_waits
 from slipstream.core.memory.pools import Pool, routes_of
 from slipstream.core.native.driver import TO_HOST, DriverError
 from slipstream.core.vocab.modes import modes
@@ -256,9 +257,9 @@ class Capture:
             routes.leave()
         made = Storage(backend.device, address, data.nbytes, backend.owner)
         # Whoever used the memory before: the capture's stream was not made to wait for it.
-        backend.finish_all()
+        host_waits(backend.device, "graph capture", backend.finish_all)
         backend.staging.write(address, data, queue.stream)
-        backend.driver.wait_stream(queue.stream)
+        host_waits(backend.device, "graph capture", backend.driver.wait_stream, queue.stream)
         self.made.held[id(made)] = made
         return made
 

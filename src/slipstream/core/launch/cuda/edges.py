@@ -7,6 +7,7 @@ from typing import Any
 
 from slipstream.core.launch.cuda.capturing import CapturedPlace, join, refuse_captured
 from slipstream.core.launch.cuda.queue import Queue
+from slipstream.core.launch.waiting import host_waits
 from slipstream.core.native.driver import DriverError
 
 # Driver handles of streams that nobody made: the legacy default stream is 1, the threads' own 2.
@@ -119,7 +120,7 @@ class Edges:
                 return stream
         self.backend.forbid_capture(queue, "its memory is handed to another stream")
         if self.driver.name == "simulated" and stream <= PER_THREAD:
-            self.wait_queue(queue)
+            host_waits(self.backend.device, "handing out", self.wait_queue, queue)
             return None
         handle, _ = self.record_event(queue, 0, False, False)
         try:

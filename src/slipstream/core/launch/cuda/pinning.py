@@ -10,6 +10,7 @@ from typing import Any
 
 from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.door import door
+from slipstream.core.launch.waiting import host_waits
 from slipstream.core.memory.pinned import PinnedAllocator
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST
 from slipstream.core.vocab.records import Storage, owners
@@ -25,7 +26,8 @@ class Pending:
 
     def wait(self) -> None:
         """Return when the copy is done."""
-        self.backend.edges.wait_event(self.event, self.place)
+        backend = self.backend
+        host_waits(backend.device, "pinned copy", backend.edges.wait_event, self.event, self.place)
 
     def done(self) -> bool:
         """Whether the copy is done; does not wait."""

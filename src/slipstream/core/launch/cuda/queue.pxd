@@ -35,6 +35,7 @@ cdef class Queue:
     cdef public object workspace
     cdef public object capture
     cdef public list scratches
+    cdef public object timer
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
     cpdef object note_uses(self, tuple operands, Py_ssize_t sequence)

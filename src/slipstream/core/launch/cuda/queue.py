@@ -74,6 +74,7 @@ class Queue:
     workspace: Any
     capture: Any
     scratches: list[int]
+    timer: Any
 
     def __init__(self, owner: Any, stream: int, number: int) -> None:
         self.owner = owner
@@ -100,9 +101,8 @@ class Queue:
         self.stretch = 0
         self.before = 0
         self.repeats = 0
-        # Memory that library calls of this stream may use; made when it is first wanted.
-        self.workspace = None
-        self.capture = None
+        # Memory that library calls may use, made when it is first wanted; what measures windows.
+        self.workspace = self.capture = self.timer = None
         self.scratches = []
         # One thread at a time sends: the driver is called without the interpreter's lock.
         self.lock = threading.RLock()
@@ -249,7 +249,7 @@ class Queue:
             self.window = self.fresh_window()
             self.mark = 0
             try:
-                self.dispatch(window, reason)
+                hand_over(self, window, reason)
             finally:
                 self.sending = False
                 self.note_waiting()
@@ -339,6 +339,14 @@ class Queue:
     def watch_drain(self) -> None:
         """Drain from another thread, where nobody is at it."""
         drain_from_outside(self)
+
+
+def hand_over(queue: Queue, window: Window, reason: str) -> None:
+    """Hand a window to the driver, between two events where somebody measures."""
+    if queue.timer is None:
+        queue.dispatch(window, reason)
+    else:
+        queue.timer.timed(queue, window, reason)
 
 
 def launch_rest(queue: Queue, window: Window, reason: str) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.launch.waiting import host_waits
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, Driver, DriverError
+from slipstream.core.vocab.devices import Device
 
 # A piece of pinned memory; a larger copy goes in several.
 PIECE = 4 << 20
@@ -35,8 +37,9 @@ class Staging:
     In both directions the host moves one piece's bytes while the next ones are copied.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, device: Device) -> None:
         self.driver = driver
+        self.device = device
         self.pieces: list[Piece] = []
         self.turn = 0
         # The driver is called without the interpreter's lock.
@@ -51,7 +54,8 @@ class Staging:
         self.turn = (self.turn + 1) % PIECES
         found = self.pieces[self.turn]
         if found.used and not self.driver.query_event(found.event):
-            self.driver.wait_event(found.event)
+            host_waits(self.device, "pageable copy", self.driver.wait_event, found.event,
+                       bound=True)
         return found
 
     def copy(self, piece: Piece, target: int, source: int, nbytes: int, how: tuple[str, int]

@@ -1,0 +1,259 @@
+"""``slipstream budget``: what an op costs the host and the device, and which of them waits.
+
+``slipstream budget script.py`` measures a program; ``--ops 120 --dispatch-us 10 --gpu-us 4``
+computes by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from slipstream.cli.memory import status_of
+from slipstream.cli.run import run_script
+from slipstream.core.api.budget import Measured, measure_budget
+
+SUMMARY = "say whether a program is CPU-bound or GPU-bound, by how much, and what replay would do"
+# Microseconds, on the H100 machine of the README: the host's part of an op whose launch is
+# gathered and replayed, of one launch by the driver, of launching a graph of 16 to 256 kernels;
+# the device's part of a small kernel inside a graph.
+REPLAYED, LAUNCH, GRAPH, NODE = 1.5, 3.9, 2.7, 1.0
+# Closer than this neither side waits for the other in earnest.
+EVEN = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments: all that follow the script are the script's."""
+    parser.add_argument("--json", action="store_true",
+                        help="print the report as JSON; the script's output goes to stderr")
+    parser.add_argument("--ops", type=positive, help="by hand: ops in a step")
+    parser.add_argument("--dispatch-us", type=positive_us,
+                        help="by hand: microseconds that the host takes for an op")
+    parser.add_argument("--gpu-us", type=positive_us,
+                        help="by hand: microseconds that the device takes for an op")
+    parser.add_argument("script", nargs="?", help="path of the script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS",
+                        help="its own arguments, as they are")
+
+
+def positive(text: str) -> int:
+    """An argument that is an integer above 0."""
+    number = int(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return number
+
+
+def positive_us(text: str) -> float:
+    """An argument that is a number above 0."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return number
+
+
+@dataclass
+class Budget:
+    """A step of ``ops``; ``host`` and ``device``: microseconds an op.
+
+    ``saved``: what the host would save of an op if every launch were replayed, where it is known.
+    """
+
+    ops: float
+    host: float
+    device: float
+    saved: float | None = None
+
+    @property
+    def step(self) -> float:
+        """A step as it is: the device works beside the host, the slower of them decides."""
+        return self.ops * max(self.host, self.device)
+
+    @property
+    def verdict(self) -> str:
+        """CPU-bound, GPU-bound or even."""
+        if abs(self.host - self.device) <= EVEN * max(self.host, self.device):
+            return "even"
+        return "CPU-bound" if self.host > self.device else "GPU-bound"
+
+    @property
+    def factor(self) -> float:
+        """How many times longer the slower side takes."""
+        return max(self.host, self.device) / min(self.host, self.device)
+
+    def gathered(self) -> float:
+        """A step whose windows are replayed: the host still runs the Python of every op."""
+        host = min(self.host, REPLAYED) if self.saved is None else self.host - self.saved
+        return self.ops * max(host, self.device)
+
+    def captured(self) -> float:
+        """A step that is one graph: the host launches it, the kernels follow at once."""
+        return max(GRAPH, self.ops * self.device)
+
+    def facts(self) -> dict[str, Any]:
+        """The budget as plain data."""
+        return {"ops": self.ops, "host_us_per_op": self.host, "device_us_per_op": self.device,
+                "step_us": self.step, "verdict": self.verdict, "factor": self.factor,
+                "device_idle_share": max(0.0, 1 - self.device / self.host),
+                "windows_replayed_step_us": self.gathered(),
+                "one_graph_step_us": self.captured()}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure or compute, print; the status is the script's, or 2 for a wrong command line."""
+    by_hand = (arguments.ops, arguments.dispatch_us, arguments.gpu_us)
+    if arguments.script is None:
+        if None in by_hand:
+            print("slipstream budget: give a script, or all of --ops, --dispatch-us, --gpu-us",
+                  file=sys.stderr)
+            return 2
+        budget = Budget(*by_hand)
+        print(json.dumps(budget.facts(), indent=2) if arguments.json else by_hand_text(budget))
+        return 0
+    if any(each is not None for each in by_hand):
+        print("slipstream budget: a script is measured; --ops, --dispatch-us and --gpu-us are "
+              "without one", file=sys.stderr)
+        return 2
+    status: Any = 0
+    output = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
+    with measure_budget() as found:
+        try:
+            with output:
+                status = run_script(arguments, "budget")
+        except SystemExit as end:
+            status = end.code
+    print(json.dumps(facts_of(found), indent=2) if arguments.json else measured_text(found))
+    return status_of(status)
+
+
+def budget_of(found: Measured) -> Budget | None:
+    """The budget of what was measured on a card; None where no card was, or nothing was timed."""
+    if not (found.ops and found.launches and found.timed):
+        return None
+    host = max(found.elapsed - found.waited, 0.0) / found.ops
+    device = found.device / found.timed * found.launches / found.ops
+    host, device = max(host, 1e-3), max(device, 1e-3)
+    alone = (found.launches - found.replayed) / found.ops
+    return Budget(found.ops, host, device, min(alone * LAUNCH, host / 2))
+
+
+def facts_of(found: Measured) -> dict[str, Any]:
+    """What was measured, as plain data; times in microseconds."""
+    facts: dict[str, Any] = {
+        "ran_on": found.device_name, "simulated": found.simulated, "ops": found.ops,
+        "launches": found.launches, "elapsed_us": found.elapsed, "waited_us": found.waited,
+        "replayed_share": found.replayed / found.launches if found.launches else None,
+    }
+    budget = budget_of(found)
+    if budget is not None:
+        return facts | budget.facts() | {"device_time_includes_gaps": found.alone}
+    kernels = min(kernel_us(found), whole_us(found))
+    return facts | {"us_per_op": whole_us(found), "kernel_us_per_op": kernels,
+                    "verdict": cpu_verdict(found)}
+
+
+def whole_us(found: Measured) -> float:
+    """Microseconds of the host for an op."""
+    return found.elapsed / found.ops if found.ops else 0.0
+
+
+def kernel_us(found: Measured) -> float:
+    """Microseconds of an op's kernel on the CPU."""
+    return found.kernels / found.listened if found.listened else 0.0
+
+
+def cpu_verdict(found: Measured) -> str:
+    """Which part decides on the CPU."""
+    if not found.ops:
+        return "no ops"
+    if not found.listened:
+        return "too short to tell"
+    return "kernel-bound" if 2 * kernel_us(found) > whole_us(found) else "dispatch-bound"
+
+
+def by_hand_text(budget: Budget) -> str:
+    """The computed budget as lines."""
+    return "\n".join([
+        f"computed: a step of {budget.ops:,.0f} ops, {budget.host:g} µs of the host and "
+        f"{budget.device:g} µs of the device each",
+        f"  host    {budget.ops * budget.host:>10,.1f} µs",
+        f"  device  {budget.ops * budget.device:>10,.1f} µs",
+        *verdict_lines(budget),
+    ])
+
+
+def verdict_lines(budget: Budget) -> list[str]:
+    """Which side waits, by how much, and what replay would make of it."""
+    idle = 100 * max(0.0, 1 - budget.device / budget.host)
+    words = {
+        "CPU-bound": f"CPU-bound by {budget.factor:.1f} times: the host dispatches slower than "
+                     f"the device computes, which is idle {idle:.0f} % of the time",
+        "GPU-bound": f"GPU-bound by {budget.factor:.1f} times: the device decides, the host has "
+                     f"{100 * (1 - budget.host / budget.device):.0f} % of its time left",
+        "even": "even: host and device take about as long; less on one side alone gains little",
+    }
+    lines = [words[budget.verdict], f"  a step as it is           {budget.step:>12,.1f} µs"]
+    for name, step in (("windows replayed", budget.gathered()), ("one graph", budget.captured())):
+        gain = budget.step / step
+        lines.append(f"  {name:<25} {step:>12,.1f} µs, "
+                     + (f"{gain:.1f} times faster" if gain > 1.05 else "no gain to speak of"))
+    basis = (f"{REPLAYED} µs of the host an op" if budget.saved is None else
+             f"{LAUNCH} µs less for each launch that went out alone")
+    lines.append(f"  (windows replayed: {basis}, as measured on an H100 machine; one graph: "
+                 "cuda.graph() or make_graphed_callables())")
+    if budget.verdict == "GPU-bound":
+        lines.append("  what helps: fewer bytes and operations on the device: a narrower dtype, "
+                     "fused ops, larger tiles")
+    return lines
+
+
+def measured_text(found: Measured) -> str:
+    """What was measured, as lines."""
+    if not found.ops:
+        return "no op ran: there is nothing to measure"
+    lines = [f"ran on {found.device_name}; taken: {found.ops:,} ops in {found.elapsed / 1e3:,.1f} "
+             f"ms, of which the host waited {found.waited / 1e3:,.1f} ms"]
+    budget = budget_of(found)
+    if budget is None:
+        return "\n".join(lines + cpu_lines(found))
+    if found.simulated:
+        lines.append("  a simulated card: its time is virtual, and the host's holds the "
+                     "simulation's; the verdict is no real card's")
+    share = 100 * found.replayed / found.launches
+    lines += [f"  host    {budget.host:>8.2f} µs an op (Python, dispatch, launches; no waits)",
+              f"  device  {budget.device:>8.2f} µs an op"
+              + (" at most: nothing was replayed, gaps between launches count" if found.alone
+                 else " (windows that were replayed)"),
+              f"  {found.launches:,} launches, {share:.0f} % of them replayed"]
+    lines += verdict_lines(budget)
+    if share < 90 and budget.verdict == "CPU-bound":
+        lines.append(f"  {100 - share:.0f} % went out one by one, about {budget.saved:.1f} µs an "
+                     "op; cuda.launch_stats()['single'] says why")
+    return "\n".join(lines)
+
+
+def cpu_lines(found: Measured) -> list[str]:
+    """The verdict where no card took part."""
+    whole, kernel = whole_us(found), kernel_us(found)
+    if found.launches:
+        return ["  too short to tell: no window was measured; run more steps"]
+    lines = [f"  the CPU did all of it: {whole:.2f} µs an op"]
+    if not found.listened:
+        return [*lines, "  too short to tell kernels from dispatch: run more steps"]
+    kernel = min(kernel, whole)
+    rest = whole - kernel
+    lines += [f"  kernels {kernel:>8.2f} µs an op", f"  the rest {rest:>7.2f} µs an op (Python, "
+              "dispatch, the script's own work)"]
+    if cpu_verdict(found) == "dispatch-bound":
+        lines.append(f"dispatch-bound: {100 * rest / whole:.0f} % of the time is no kernel's; "
+                     "larger tensors, or fewer and larger ops (compile) help; there is no replay "
+                     "on the CPU")
+    else:
+        lines.append(f"kernel-bound: {100 * kernel / whole:.0f} % of the time is kernels'; a card "
+                     f"is worth while where it takes less than {kernel:.1f} µs an op; there is no "
+                     "replay on the CPU")
+    return lines

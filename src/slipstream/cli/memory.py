@@ -1,0 +1,133 @@
+"""``slipstream memory script.py ARGS``: runs a script, says who held its memory at the peak."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import slipstream as ss
+from slipstream.cli.charts import chart
+from slipstream.cli.run import run_script
+from slipstream.core.api.memory import (
+    HolderRow,
+    MemoryReport,
+    holders_table,
+    memory_report,
+    record_memory,
+    rows_of,
+)
+from slipstream.core.api.tables import size
+
+SUMMARY = "run a script and say which lines held its memory at the peak"
+# A line that holds this part of the peak is worth a word.
+MUCH = 0.5
+# From so many blocks on a line looks like a list that grows.
+MANY = 100
+# Part of what is reserved that may be cached without a word, and the least that is worth one.
+SPARE, LEAST = 0.5, 64 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments: all that follow the script are the script's."""
+    parser.add_argument("--json", action="store_true",
+                        help="print the report as JSON; the script's output goes to stderr")
+    parser.add_argument("--snapshot", metavar="FILE",
+                        help="write the cards' maps and histories, with stacks, for PyTorch's "
+                             "viewer (pytorch.org/memory_viz)")
+    parser.add_argument("script", help="path of the script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS",
+                        help="its own arguments, as they are")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the script, print the report; the status is the script's."""
+    if arguments.snapshot:
+        ss.cuda.memory._record_memory_history()
+    status: Any = 0
+    output = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
+    with record_memory() as recording:
+        try:
+            with output:
+                status = run_script(arguments, "memory")
+        except SystemExit as end:
+            status = end.code
+        now = memory_report()
+    devices = [device_facts(timeline, now) for timeline in recording.timelines.values()
+               if timeline.requests]
+    if arguments.snapshot:
+        ss.cuda.memory._dump_snapshot(arguments.snapshot)
+    if arguments.json:
+        print(json.dumps({"script": arguments.script, "devices": devices}, indent=2))
+    else:
+        print("\n\n".join([as_text(each) for each in devices] or ["no memory was asked for"]))
+    return status_of(status)
+
+
+def status_of(code: Any) -> int:
+    """The exit status that an argument of SystemExit means."""
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return 1
+
+
+def device_facts(timeline: Any, now: MemoryReport) -> dict[str, Any]:
+    """What is told of one device, as plain data; times are milliseconds, the rest bytes."""
+    found = next(each for each in now.devices if each.device == timeline.name)
+    peak, left = rows_of(timeline.at_peak), rows_of(timeline.held)
+    curve = timeline.curve
+    facts: dict[str, Any] = {
+        "device": timeline.name, "peak": timeline.peak, "peak_at_ms": timeline.peak_at / 1e6,
+        "reserved_at_peak": timeline.reserved, "requests": timeline.requests,
+        "at_peak": [asdict(row) for row in peak],
+        "live_at_end": timeline.live, "at_end": [asdict(row) for row in left],
+        "reserved_at_end": found.reserved, "cached_at_end": found.cached,
+        "largest_hole": found.largest_hole, "pinned": found.pinned,
+        "curve": {"step_ms": curve.width / 1e6, "bytes": curve.values},
+    }
+    facts["advice"] = advice(facts, peak, left)
+    return facts
+
+
+def advice(facts: dict[str, Any], peak: list[HolderRow], left: list[HolderRow]) -> list[str]:
+    """What could be done with less, a sentence each."""
+    lines = []
+    if peak and peak[0].nbytes >= MUCH * facts["peak"]:
+        top = peak[0]
+        lines.append(f"{top.place}: `{top.expression}` held {size(top.nbytes)} of the peak of "
+                     f"{size(facts['peak'])}: smaller batches or a narrower dtype there shrink "
+                     "the peak most; what only backward needs, utils.checkpoint computes again")
+    for row in left:
+        if row.blocks >= MANY:
+            lines.append(f"{row.place}: {row.blocks} blocks of `{row.expression}` are still held "
+                         "at the end: a list that grows? append(x.detach()) keeps no history, and "
+                         "one tensor with a row a step needs one block")
+    if facts["cached_at_end"] > max(LEAST, SPARE * facts["reserved_at_end"]):
+        lines.append(f"{size(facts['cached_at_end'])} of {size(facts['reserved_at_end'])} reserved "
+                     f"are in no use, the largest hole is {size(facts['largest_hole'])}: the peak "
+                     "was short; empty_cache() gives it to other programs")
+    return lines
+
+
+def as_text(facts: dict[str, Any]) -> str:
+    """One device's part of the report."""
+    peak = [HolderRow(**row) for row in facts["at_peak"]]
+    left = [HolderRow(**row) for row in facts["at_end"]]
+    span = facts["curve"]["step_ms"] * len(facts["curve"]["bytes"])
+    parts = [
+        f"{facts['device']}: peak {size(facts['peak'])} in use after {facts['peak_at_ms']:.0f} ms "
+        f"({size(facts['reserved_at_peak'])} reserved); {facts['requests']} requests",
+        chart(facts["curve"]["bytes"], f"{span:.0f} ms", size),
+        holders_table("held at the peak, by line and op", peak, facts["peak"]),
+    ]
+    if left:
+        parts.append(holders_table(f"still held at the end ({size(facts['live_at_end'])})", left,
+                                   facts["live_at_end"]))
+    parts.append(f"at the end {size(facts['reserved_at_end'])} reserved, "
+                 f"{size(facts['cached_at_end'])} of it cached; largest hole "
+                 f"{size(facts['largest_hole'])}")
+    return "\n".join(parts + [f"advice: {line}" for line in facts["advice"]])

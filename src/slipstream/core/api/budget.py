@@ -1,0 +1,167 @@
+"""The dispatch budget of a program: what an op costs the host, what it costs the device."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from slipstream.core.api.explain import OwnTime
+from slipstream.core.launch.door import backends, door
+from slipstream.core.launch.waiting import watching
+from slipstream.core.vocab import optional
+from slipstream.core.vocab.modes import modes
+
+# Seconds between two looks.
+TICK = 0.01
+
+
+@dataclass
+class Look:
+    """Counts at one moment; nanoseconds.  ``ops``: plans submitted; ``waited``: of the host."""
+
+    now: int
+    ops: int
+    launches: int
+    replayed: int
+    waited: int
+
+
+@dataclass
+class Measured:
+    """What was measured of a program while it was busy; times in microseconds.
+
+    ``ops`` in ``elapsed``, of which the host ``waited``; ``launches`` on cards, of which
+    ``replayed`` went out inside graphs; ``device``: what the card took for ``timed`` of them
+    (``alone``: none of these was replayed, so that gaps between them count too); ``kernels``: what
+    the CPU took for the ``listened`` kernels of ops of its own.
+    """
+
+    device_name: str = "cpu"
+    simulated: bool = False
+    ops: int = 0
+    elapsed: float = 0.0
+    waited: float = 0.0
+    launches: int = 0
+    replayed: int = 0
+    timed: int = 0
+    device: float = 0.0
+    alone: bool = False
+    listened: int = 0
+    kernels: float = 0.0
+    spans: list[tuple[Look, Look]] = field(default_factory=list)
+
+
+class _Sampler:
+    """Looks at the counts from a thread of its own; the program runs as it always does.
+
+    Where no card is in use, every other stretch listens to launches, to tell kernels from the
+    rest: what these stretches take in all is not counted.
+    """
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.run, name="slipstream budget", daemon=True)
+        self.plain: list[tuple[Look, Look]] = []
+        self.timers: dict[Any, Any] = {}
+        self.own = OwnTime()
+        self.listened = 0
+        self.kernels = 0
+        self.main = threading.get_ident()
+
+    def run(self) -> None:
+        """Look until it is over."""
+        turn = 0
+        while not self.stop.is_set():
+            listening = turn % 2 == 1 and not self.cards()
+            if listening:
+                modes.listeners = [*(modes.listeners or ()), self.hear]
+            before = self.look()
+            self.stop.wait(TICK)
+            after = self.look()
+            if listening:
+                self.quiet()
+            elif after.ops > before.ops:
+                self.plain.append((before, after))
+            turn += 1
+
+    def quiet(self) -> None:
+        """Listen no more."""
+        left = [each for each in modes.listeners or () if each != self.hear]
+        modes.listeners = left or None
+
+    def hear(self, event: Any) -> None:
+        """Add up a kernel of the CPU."""
+        if event.kind == "launch" and threading.get_ident() == self.main:
+            self.listened += 1
+            self.kernels += self.own.of(event.start, event.end)
+
+    def cards(self) -> list[Any]:
+        """The cards in use, whose windows are measured from now on."""
+        found: list[Any] = [backend for device, backend in tuple(backends.items())
+                            if device.type == "cuda"]
+        for backend in found:
+            if backend not in self.timers:
+                timing = optional.load("core.launch.cuda.timing")
+                self.timers[backend] = timing.WindowTimer(backend.driver)
+            for queue in tuple(backend.queues):
+                queue.timer = self.timers[backend]
+        return found
+
+    def look(self) -> Look:
+        """The counts now."""
+        counts = [backend.counts for backend in self.cards()]
+        waited = sum(tally.nanoseconds for tally in tuple(watching.waits.values()))
+        return Look(time.perf_counter_ns(), door.launches,
+                    sum(each.launches for each in counts), sum(each.replayed for each in counts),
+                    waited)
+
+    def finish(self) -> None:
+        """End; the timers of windows go."""
+        self.stop.set()
+        self.thread.join()
+        for backend, timer in self.timers.items():
+            backend.finish_all()
+            for queue in tuple(backend.queues):
+                queue.timer = None
+            timer.close()
+
+
+@contextmanager
+def measure_budget() -> Iterator[Measured]:
+    """Measure the program that runs inside; the record is filled at the end.
+
+    The second half of the stretches in which ops ran is taken: kernels are compiled by then.
+    """
+    found = Measured()
+    sampler = _Sampler()
+    start = sampler.look()
+    sampler.thread.start()
+    try:
+        yield found
+    finally:
+        end = sampler.look()
+        sampler.finish()
+        spans = sampler.plain[len(sampler.plain) // 2:] or [(start, end)]
+        _fill(found, sampler, spans)
+
+
+def _fill(found: Measured, sampler: _Sampler, spans: list[tuple[Look, Look]]) -> None:
+    for before, after in spans:
+        found.ops += after.ops - before.ops
+        found.launches += after.launches - before.launches
+        found.replayed += after.replayed - before.replayed
+        found.elapsed += (after.now - before.now) / 1e3
+        found.waited += (after.waited - before.waited) / 1e3
+    found.spans = spans
+    found.listened, found.kernels = sampler.listened, sampler.kernels / 1e3
+    for backend, timer in sampler.timers.items():
+        found.simulated = backend.driver.name == "simulated"
+        found.device_name = f"{backend.device}, {backend.driver.properties(backend.ordinal).name}"
+        found.alone = not timer.replayed[0]
+        chosen = timer.single if found.alone else timer.replayed
+        found.timed += chosen[0]
+        found.device += chosen[1]

@@ -1,0 +1,141 @@
+"""What a program held over time: the curve of bytes in use, its peak, and who held the peak.
+
+The blocks in use are summed by stack while the program runs.  At a new peak nothing is copied:
+the sums are kept when the first block comes back after it, so that a loop that repeats itself
+costs a copy only while its peak still grows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.core.memory.history import Stack, stack_now
+
+# Points of a curve, and frames of a stack.
+POINTS = 512
+FRAMES = 8
+
+Key = tuple[Stack, str]
+
+
+class Curve:
+    """The largest value in each of at most `POINTS` equal stretches of time."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.width = 1000
+        self.values: list[int] = [0]
+
+    def add(self, now: int, value: int) -> None:
+        """A value that holds from ``now``, in nanoseconds, on."""
+        place = (now - self.start) // self.width
+        while place >= POINTS:
+            self.fold()
+            place = (now - self.start) // self.width
+        values = self.values
+        while len(values) <= place:
+            # Nothing happened in between: what was in use stays so.
+            values.append(self.last)
+        values[place] = max(values[place], value)
+        self.last = value
+
+    last = 0
+
+    def fold(self) -> None:
+        """Make the stretches twice as long."""
+        values = self.values
+        self.values = [max(values[place:place + 2]) for place in range(0, len(values), 2)]
+        self.width *= 2
+
+
+class Timeline:
+    """Watches one allocator from now on; ``op()`` names the op that runs.
+
+    ``held``: [bytes, blocks] by (stack, op), of the blocks handed out since; ``at_peak``: the same
+    when most was in use; ``reserved``: what was reserved then.  Bytes are those asked for.
+    """
+
+    def __init__(self, allocator: Any, name: str, op: Callable[[], str]) -> None:
+        self.allocator = allocator
+        self.name = name
+        self.op = op
+        self.start = time.perf_counter_ns()
+        self.curve = Curve(self.start)
+        self.blocks: dict[int, tuple[Key, int]] = {}
+        self.held: dict[Key, list[int]] = {}
+        self.at_peak: dict[Key, list[int]] = {}
+        self.live = self.peak = self.peak_at = self.reserved = 0
+        self.requests = 0
+        self.rising = False
+        self.lock = threading.RLock()
+
+    def attach(self) -> None:
+        """Begin."""
+        if hasattr(self.allocator, "watch"):
+            self.allocator.watch(self.see)
+        else:
+            self.allocator.listen(self.hear)
+
+    def detach(self) -> None:
+        """End."""
+        self.allocator.settled()
+        self.keep_peak()
+        if hasattr(self.allocator, "unwatch"):
+            self.allocator.unwatch(self.see)
+        else:
+            self.allocator.listen(None)
+
+    def hear(self, kind: str, address: int, nbytes: int) -> None:
+        """A block of host memory was handed out or became free."""
+        self.see(kind, address, nbytes, nbytes)
+
+    def see(self, kind: str, address: int, size: int, nbytes: int) -> None:
+        """A block was handed out or became free."""
+        with self.lock:
+            self.note(kind, address, nbytes)
+
+    def note(self, kind: str, address: int, nbytes: int) -> None:
+        """`see`, one thread at a time."""
+        if kind == "allocate":
+            self.requests += 1
+            key = (stack_now()[:FRAMES], self.op())
+            self.blocks[address] = (key, nbytes)
+            entry = self.held.setdefault(key, [0, 0])
+            entry[0] += nbytes
+            entry[1] += 1
+            self.live += nbytes
+            self.note_peak()
+        else:
+            self.forget(address)
+        self.curve.add(time.perf_counter_ns(), self.live)
+
+    def forget(self, address: int) -> None:
+        """A block became free; those from before are not ours."""
+        found = self.blocks.pop(address, None)
+        if found is None:
+            return
+        self.keep_peak()
+        key, nbytes = found
+        entry = self.held[key]
+        entry[0] -= nbytes
+        entry[1] -= 1
+        if not entry[1]:
+            del self.held[key]
+        self.live -= nbytes
+
+    def note_peak(self) -> None:
+        """Remember that there never was more in use, where that is so."""
+        if self.live > self.peak:
+            self.peak = self.live
+            self.peak_at = time.perf_counter_ns() - self.start
+            self.reserved = self.allocator.pieces.held()
+            self.rising = True
+
+    def keep_peak(self) -> None:
+        """Keep who held the peak, before the first block of it goes."""
+        if self.rising:
+            self.rising = False
+            self.at_peak = {key: list(entry) for key, entry in self.held.items()}
