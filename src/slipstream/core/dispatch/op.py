@@ -28,13 +28,14 @@ from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import KERNEL, VIEW, Plan, TensorBase
+from slipstream.core.vocab.ring import TAPE, Ring
 from slipstream.core.vocab.settings import settings
 
 if not cython.compiled:
     from slipstream.core.dispatch import quick
 
-__all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Tape",
-           "plan_table", "wiring"]
+__all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Ring",
+           "Tape", "plan_table", "wiring"]
 
 
 class PlanTable:
@@ -171,7 +172,7 @@ class Op(OpCore):
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         door.submit(plan, (out, a), ())
         if flags and plan.rule is not None:
-            tape.record_short(plan, (a,), self.tails[1], out, state)
+            _record_short(plan, (a,), self.tails[1], out, state)
         return out
 
     def _first_call1(self, key: tuple[Any, ...], state: ModeState, a: Any) -> Any:
@@ -229,7 +230,7 @@ class Op(OpCore):
         else:
             door.submit(plan, (out, b), (a,))
         if flags and plan.rule is not None:
-            tape.record_short(plan, (a, b), self.tails[2], out, state)
+            _record_short(plan, (a, b), self.tails[2], out, state)
         return out
 
     def _first_call2(self, key: tuple[Any, ...], state: ModeState, a: Any, b: Any) -> Any:
@@ -390,6 +391,18 @@ class Op(OpCore):
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)
+
+
+def _record_short(plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],
+                  out: TensorBase, state: ModeState) -> None:
+    """Record a call on the tape, its time counted while a profile is on."""
+    ring: Ring | None = modes.ring
+    if ring is None:
+        tape.record_short(plan, operands, tail, out, state)
+        return
+    ring.switch(TAPE)
+    tape.record_short(plan, operands, tail, out, state)
+    ring.switch(ring.outside)
 
 
 def _note_recent(op: Op, plan: Plan | None, left: Any, right: Any, flags: int) -> None:

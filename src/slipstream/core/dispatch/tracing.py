@@ -7,7 +7,9 @@ from typing import Any
 
 from slipstream.core.engine.tape import tape
 from slipstream.core.launch.door import emit
+from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Node
+from slipstream.core.vocab.ring import DISPATCH, SPAN
 
 
 def reserved_bytes(memory: Any) -> int:
@@ -46,3 +48,18 @@ def traced_record(rule: Any, values: Any, outs: tuple[Any, ...], state: Any) -> 
 def emit_plan(plan: Any, start: int, made: bool) -> None:
     """Tell that a call's plan was found or made."""
     emit("plan", plan.op.name, start, time.perf_counter_ns(), {"plan": plan, "made": made})
+
+
+def profiled_compound(op: Any, values: Any) -> Any:
+    """Call the function of a compound op as a span of the profile; what it calls lies inside."""
+    ring: Any = modes.ring
+    state = modes.current()
+    site = ring.site_of(state.code, state.instruction)
+    start = ring.entered or ring.now()
+    before = ring.surround(DISPATCH)
+    try:
+        return op.function(*values)
+    finally:
+        ring.entered = 0
+        ring.surround(before)
+        ring.write(SPAN, ring.name_of(op.name), site, start, ring.now(), 0, 0)

@@ -18,6 +18,7 @@ from slipstream.core.launch.door import door
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
+from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
 __all__ = ["GradRecord", "Rule", "Tape", "Walk", "run_backward"]
 
@@ -329,6 +330,9 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
     before = state.grad_enabled
     state.grad_enabled = create_graph
     site = (state.code, state.instruction)
+    ring = modes.ring
+    outside = PYTHON if ring is None else ring.surround(TAPE)
+    begun = 0 if ring is None else ring.last
     try:
         roots = _start(walk, tensors, grads)
         walk.count(list(roots))
@@ -341,6 +345,9 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         state.grad_enabled = before
         state.code, state.instruction = site
         door.boundary()
+        if ring is not None:
+            ring.surround(outside)
+            ring.write(SPAN, ring.name_of("backward"), ring.site_of(*site), begun, ring.now(), 0, 0)
     return [walk.wanted.get(edge) if edge is not None else None for edge in edges]
 
 

@@ -18,6 +18,7 @@ from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.cuda.staging import Staging
 from slipstream.core.launch.cuda.tickets import Tickets
 from slipstream.core.launch.cuda.watchdog import watchdog
+from slipstream.core.launch.waiting import begin_wait, end_wait
 from slipstream.core.memory.device import DeviceAllocator
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.drivers import drivers
@@ -224,7 +225,10 @@ class CudaBackend(Backend):
         self.counts.launches += 1
         queue.sequence += 1
         self.counts.alone("not capturable", [Named(name)])
+        begun = None if mode_table.ring is None else mode_table.ring.timer.begin(queue)
         call(queue.stream)
+        if begun is not None:
+            mode_table.ring.timer.called(queue, name, begun)
 
     def error_slot(self) -> int:
         """Where kernels of this device write a bad index."""
@@ -281,6 +285,10 @@ class CudaBackend(Backend):
         if forks.forked:
             forks.refuse()
         self.driver.use(self.context)
+        if mode_table.ring is not None:
+            state: ModeState = mode_table.current()
+            # The simulated driver keeps it with each piece of work.
+            self.driver.site = (state.code, state.instruction)
 
     def sent(self, window: Window) -> None:
         """Keep the sites of a window that was sent."""
@@ -310,7 +318,9 @@ class CudaBackend(Backend):
 
     def drain(self) -> None:
         """Send everything and wait for it: memory runs out."""
+        begun = begin_wait()
         self.finish_all()
+        end_wait("memory ran out", self.device, begun)
 
     def look(self) -> None:
         """What the watchdog does, where time is virtual."""

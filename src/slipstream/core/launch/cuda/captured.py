@@ -6,10 +6,12 @@ import contextlib
 from typing import Any, NamedTuple
 
 from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.launch.cuda.timing import Work
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.launch.door import door
 from slipstream.core.memory.pools import Pool
 from slipstream.core.native.driver import DriverError
+from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
 
 
@@ -101,7 +103,11 @@ class CapturedGraph:
         self.draw()
         for storage in self.hosts:
             backend.pins().follow(queue, storage)
+        begun = None if modes.ring is None else modes.ring.timer.begin(queue)
         backend.hot.launch_graph(self.executable, queue.stream)
+        if begun is not None:
+            work = Work(self.launches, self.sites, [0] * len(self.launches), "", ())
+            modes.ring.timer.sent(queue, work, begun)
         queue.sequence += 1
         self.used[queue.number] = queue.sequence
         self.count()

@@ -7,6 +7,7 @@ from typing import Any
 
 from slipstream.core.launch.cuda.capturing import CapturedPlace, join, refuse_captured
 from slipstream.core.launch.cuda.queue import Queue
+from slipstream.core.launch.waiting import begin_wait, end_wait
 from slipstream.core.native.driver import DriverError
 
 # Driver handles of streams that nobody made: the legacy default stream is 1, the threads' own 2.
@@ -26,7 +27,9 @@ class Edges:
         self.backend.forbid_capture(queue, "the host waits for its stream")
         queue.send("wait")
         self.backend.enter()
+        begun = begin_wait()
         self.driver.wait_stream(queue.stream)
+        end_wait("stream", self.backend.device, begun)
         self.order.host_waited(self.order.snapshot(queue))
         self.backend.check()
 
@@ -87,7 +90,9 @@ class Edges:
         """Return when what an event stands for is done."""
         self.backend.enter()
         refuse_captured(place, "the host waits for an event that was recorded in it")
+        begun = begin_wait()
         self.driver.wait_event(handle)
+        end_wait("event", self.backend.device, begun)
         self.order.host_waited(place)
         self.backend.check()
 

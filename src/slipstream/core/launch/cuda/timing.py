@@ -1,0 +1,285 @@
+"""Device times for a profile: each kernel and copy becomes a record with its op and line.
+
+On the simulated driver every piece of work tells its virtual time.  On a card, events before and
+after each window give the window's time; its kernels share it by the bytes that their ops read
+and write, and say so (`ESTIMATED`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import Any, NamedTuple
+
+from slipstream.core.native.driver import TO_DEVICE, TO_HOST, DriverError
+from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.records import Plan
+from slipstream.core.vocab.ring import COPY, DRIVER, FILL, KERNEL, SEND, exported_at
+
+# Bits of a record's ``where``, above the device (8 bits) and the stream (16 bits).
+REPLAYED, ESTIMATED = 1 << 32, 1 << 33
+REASON_SHIFT = 34
+# A kernel's time is reckoned as this and its bytes at this many a nanosecond.
+KERNEL_NS, BYTES_A_NS = 1500, 2500
+# Timed spans whose events are not done yet; with more, the host looks at the oldest.
+MOST_PENDING = 2048
+# Nanoseconds after which spans are measured from a newer event: the driver tells 32-bit floats.
+REBASE = 200_000_000
+LIBRARY = "library call"
+COPY_NAMES = {TO_DEVICE: "copy to device", TO_HOST: "copy to host"}
+
+
+class Work(NamedTuple):
+    """Launches that go out: what a window holds of them, and why they go alone.
+
+    ``words``: the argument words of the last, one of which may be memory that was handed out.
+    """
+
+    launches: list[Any]
+    sites: list[Any]
+    traces: list[int]
+    reason: str
+    words: tuple[int, ...]
+
+
+class Span(NamedTuple):
+    """Work between two events."""
+
+    first: int
+    last: int
+    items: list[tuple[int, int, int, int]]
+    where: int
+
+
+class Begun(NamedTuple):
+    """A send that is under way: the layer before it, when it began, the event before the work."""
+
+    layer: int
+    start: int
+    event: int
+
+
+class Clock:
+    """Turns the events of one device into host time: ``base`` happened at ``at`` ns."""
+
+    def __init__(self, driver: Any, stream: int, now: Any) -> None:
+        self.driver = driver
+        self.base = driver.create_event(timing=True)
+        driver.record_event(self.base, stream)
+        driver.wait_event(self.base)
+        self.at: int = now()
+
+    def of(self, event: int) -> int:
+        """When an event that is done happened."""
+        return self.at + int(self.driver.elapsed(self.base, event) * 1e6)
+
+
+class Timer:
+    """Writes device records into a ring; ``modes.ring.timer`` while a profile is on.
+
+    ``told``: the driver tells of each piece of work; ``lost``: spans that could not be timed.
+    """
+
+    def __init__(self, ring: Any, by_events: bool = False) -> None:
+        self.ring = ring
+        self.by_events = by_events
+        self.driver: Any = None
+        self.told = False
+        self.clocks: dict[int, Clock] = {}
+        self.free: list[int] = []
+        self.pending: deque[Span] = deque()
+        self.lost = 0
+        # What a kernel at a line belongs to, by (line, kernel's name).
+        self.origin: dict[tuple[int, str], int] = {}
+        self.streams: dict[int, int] = {}
+        self.bytes_of: dict[int, int] = {}
+        self.reasons: list[str] = [""]
+
+    # -- sends --
+
+    def begin(self, queue: Any) -> Begun:
+        """A queue is about to send."""
+        if self.driver is None:
+            self.attach(queue.driver)
+        layer = self.ring.switch(DRIVER)
+        where = self.where_of(queue)
+        event = 0 if self.told else self.mark(queue.stream, where)
+        return Begun(layer, self.ring.now(), event)
+
+    def attach(self, driver: Any) -> None:
+        """The first use of a driver in this profile."""
+        self.driver = driver
+        self.told = not self.by_events and driver.tell_work(self.ran)
+
+    def where_of(self, queue: Any) -> int:
+        """The device and stream of a queue as they stand in a record."""
+        where: int = queue.owner.ordinal | queue.number << 8
+        self.streams[queue.stream] = where
+        return where
+
+    def sent(self, queue: Any, work: Work, begun: Begun) -> None:
+        """It sent these launches."""
+        ring, end = self.ring, self.ring.now()
+        where = self.streams[queue.stream] | (0 if work.reason else REPLAYED)
+        sites = work.sites
+        items = []
+        for place, launch in enumerate(work.launches):
+            site = ring.site_of(sites[2 * place], sites[2 * place + 1])
+            trace = work.traces[place]
+            name = ring.name_of(launch.name)
+            self.origin.setdefault((site, launch.name), trace)
+            items.append((KERNEL, name, site, self.weight(trace)))
+        last = items[-1][2] if items else 0
+        ring.write(SEND, ring.name_of(self.text_of(work)), last, begun.start, end,
+                   len(items), where)
+        self.timed(queue.stream, items, begun, where)
+        ring.switch(begun.layer)
+
+    def text_of(self, work: Work) -> str:
+        """Why launches went alone, with the line where their memory was handed out."""
+        if work.reason != "exported storage":
+            return work.reason or "replayed"
+        site = exported_at(work.words)
+        return work.reason if site is None else f"{work.reason}\n{self.ring.site_of(*site)}"
+
+    def called(self, queue: Any, name: str, begun: Begun) -> None:
+        """A library call went out alone."""
+        state = modes.current()
+        site = self.ring.site_of(state.code, state.instruction)
+        number = self.ring.name_of(name)
+        self.origin.setdefault((site, LIBRARY), self.ring.launching)
+        where = self.streams[queue.stream]
+        self.ring.write(SEND, self.ring.name_of("not capturable"), site, begun.start,
+                        self.ring.now(), 1, where)
+        self.timed(queue.stream, [(KERNEL, number, site, 1)], begun, where)
+        self.ring.switch(begun.layer)
+
+    def copy(self, driver: Any, *arguments: Any) -> None:
+        """Make a copy: `Driver.copy`'s arguments."""
+        if self.driver is None:
+            self.attach(driver)
+        _, _, nbytes, kind, stream = arguments
+        layer, where = self.ring.switch(DRIVER), self.streams.get(stream, 0)
+        begun = Begun(layer, self.ring.now(), 0 if self.told else self.mark(stream, where))
+        driver.copy(*arguments)
+        state = modes.current()
+        site = self.ring.site_of(state.code, state.instruction)
+        name = self.ring.name_of(COPY_NAMES.get(kind, "copy"))
+        self.timed(stream, [(COPY, name, site, nbytes)], begun, where)
+        self.ring.switch(layer)
+
+    # -- the simulated driver --
+
+    def ran(self, action: Any, site: Any, *facts: Any) -> None:
+        """A piece of work ran: on a stream, from begin to end (ns), in a graph or not."""
+        stream, begin, end, replayed = facts
+        ring = self.ring
+        number = ring.site_of(*site) if site else 0
+        where = self.streams.get(stream.handle, stream.ordinal) | (REPLAYED if replayed else 0)
+        if action.kind == "copy":
+            name = COPY_NAMES.get(action.direction, "copy")
+            ring.write(COPY, ring.name_of(name), number, begin, end, action.nbytes, where)
+        elif action.kind == "fill":
+            ring.write(FILL, ring.name_of("fill"), number, begin, end,
+                       action.width * action.count, where)
+        else:
+            name = action.function.name if action.kind == "kernel" else LIBRARY
+            ring.write(KERNEL, ring.name_of(name), number, begin, end,
+                       self.origin.get((number, name), 0), where)
+
+    # -- events --
+
+    def mark(self, stream: int, where: int) -> int:
+        """Record an event in a stream; 0 where the driver has none to give."""
+        ordinal = where & 255
+        try:
+            if ordinal not in self.clocks:
+                self.clocks[ordinal] = Clock(self.driver, stream, self.ring.now)
+            event = self.free.pop() if self.free else self.driver.create_event(timing=True)
+            self.driver.record_event(event, stream)
+        except DriverError:
+            return 0
+        return int(event)
+
+    def timed(self, stream: int, items: list[Any], begun: Begun, where: int) -> None:
+        """Note work whose time the event behind it will tell."""
+        if self.told or not items:
+            return
+        last = self.mark(stream, where)
+        if not begun.event or not last:
+            self.lost += len(items)
+            return
+        self.pending.append(Span(begun.event, last, items, where))
+        if len(self.pending) > 16 and (len(self.pending) > MOST_PENDING
+                                       or len(self.pending) % 16 == 0):
+            self.resolve()
+
+    def resolve(self) -> None:
+        """Write the records of spans that are done, the oldest first."""
+        while self.pending and self.driver.query_event(self.pending[0].last):
+            span = self.pending.popleft()
+            clock = self.clocks[span.where & 255]
+            try:
+                start, end = clock.of(span.first), clock.of(span.last)
+            except DriverError:
+                self.lost += len(span.items)
+                continue
+            self.share(span, start, end)
+            self.free.append(span.first)
+            if end - clock.at > REBASE:
+                self.free.append(clock.base)
+                clock.base, clock.at = span.last, end
+            else:
+                self.free.append(span.last)
+
+    def share(self, span: Span, start: int, end: int) -> None:
+        """Share a span among its kernels by what each is reckoned to take."""
+        ring, items = self.ring, span.items
+        costs = [KERNEL_NS + weight / BYTES_A_NS for _, _, _, weight in items]
+        rate = (end - start) / sum(costs)
+        flag = ESTIMATED if len(items) > 1 else 0
+        at = float(start)
+        for (kind, name, site, weight), cost in zip(items, costs, strict=True):
+            value = weight if kind == COPY else self.origin.get((site, ring.names[name]), 0)
+            until = at + cost * rate
+            ring.write(kind, name, site, int(at), int(until), value, span.where | flag)
+            at = until
+
+    def weight(self, trace: int) -> int:
+        """Bytes of the op whose launch this is."""
+        if trace not in self.bytes_of:
+            self.bytes_of[trace] = plan_bytes(self.ring.names[trace])
+        return self.bytes_of[trace]
+
+    # -- ends --
+
+    def stop(self) -> None:
+        """No more: all work is done."""
+        if self.driver is None:
+            return
+        if self.told:
+            self.driver.tell_work(None)
+            return
+        self.resolve()
+        self.lost += sum(len(span.items) for span in self.pending)
+        left = [*self.free, *(each for span in self.pending for each in span[:2]),
+                *(clock.base for clock in self.clocks.values())]
+        self.pending.clear()
+        for event in left:
+            with contextlib.suppress(DriverError):
+                self.driver.destroy_event(event)
+
+
+def plan_bytes(plan: Any) -> int:
+    """Bytes that a plan's operands hold: what its kernels read and write at least."""
+    if not isinstance(plan, Plan):
+        return 0
+    specs = [*plan.out_specs] or [plan.out_spec]
+    parts: list[Any] = list(plan.key or ())
+    while parts:
+        part = parts.pop()
+        if isinstance(part, tuple):
+            parts.extend(part)
+        else:
+            specs.append(part)
+    return sum(getattr(spec, "nbytes", 0) for spec in specs)
