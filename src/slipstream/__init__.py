@@ -10,6 +10,7 @@ from slipstream.core import wiring
 from slipstream.core.api import namespace
 from slipstream.core.api.namespace import *  # noqa: F403
 from slipstream.core.vocab.optional import load as _load
+from slipstream.core.vocab.settings import settings as _settings
 
 __version__ = "0.1.0"
 
@@ -43,3 +44,6 @@ def __dir__() -> list[str]:
 
 
 _CORE = (_uncompiled, wiring)
+
+if _settings.debug:
+    _load("core.api.ladder").install()

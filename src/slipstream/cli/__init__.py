@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import slipstream as ss
-from slipstream.cli import demo, doctor, run
+from slipstream.cli import demo, doctor, explain, profile, run
 
 
 class Command(Protocol):
@@ -22,7 +22,8 @@ class Command(Protocol):
         """Do it and return the exit status."""
 
 
-COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor, "run": run}
+COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor, "explain": explain,
+                                "profile": profile, "run": run}
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -33,7 +33,8 @@ class FunctionEvent:
 
     def __init__(self, event: Event, recording: Recording) -> None:
         facts = recording.plans.get(event.plan)
-        self.name = self.key = event.name
+        self.name = event.name
+        self.key = "ProfilerStep*" if event.kind == "step" else event.name
         self.event = event
         self.count = 1
         self.thread = event.thread

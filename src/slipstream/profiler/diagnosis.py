@@ -24,6 +24,10 @@ Interval = tuple[int, int]
 QUIET_NS, QUIET_TIMES = 20_000, 16
 # A gap belongs to a wait that ended at most so many ns before it began.
 SLACK_NS = 2_000
+# Layers of the host that are not launching.
+NOT_LAUNCHING = ("waits", "data", "making plans", "host kernels")
+# Reasons to launch alone that are worth a word however few launches they concern.
+BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
 # How a line hands out a tensor's memory, and how that is said.
 HANDED = (
     (re.compile(r"([A-Za-z_][\w.]*)\.(?:data_ptr|untyped_storage)\("), "its address is taken"),
@@ -106,7 +110,8 @@ def bounds_of(recording: Recording) -> Interval:
 def quiet_stretches(recording: Recording, start: int, end: int) -> list[Interval]:
     """Stretches in which the host neither called an op nor waited: the program's own work."""
     host = merged((event.start, event.end) for event in recording.events
-                  if event.kind in ("op", "view", "wait", "send", "data") and event.end > start)
+                  if event.kind in ("op", "view", "wait", "send", "data", "plan")
+                  and event.end > start)
     gaps = gaps_of([each for each in host if each[0] >= start], start, end)
     if not gaps:
         return []
@@ -120,13 +125,16 @@ def split_idle(recording: Recording, idle: list[Interval], start: int, end: int)
     """ns of idle time by what the host did in it."""
     loading = merged([*((event.start, event.end) for event in recording.of("data")),
                       *quiet_stretches(recording, start, end)])
+    plans = merged((event.start, event.end) for event in recording.of("plan"))
     waits = sorted(event.end for event in recording.of("wait"))
-    parts = {"launch": 0, "wait": 0, "data": 0}
+    parts = {"launch": 0, "wait": 0, "data": 0, "plan": 0}
     for gap in idle:
-        data = overlap(gap, loading)
+        planning = overlap(gap, plans)
+        parts["plan"] += planning
+        data = overlap(gap, loading) + planning
         place = bisect.bisect_left(waits, gap[0] - SLACK_NS)
         after = place < len(waits) and waits[place] <= gap[1]
-        parts["data"] += data
+        parts["data"] += data - planning
         parts["wait" if after else "launch"] += gap[1] - gap[0] - data
     return parts
 
@@ -180,10 +188,12 @@ def percent(value: float) -> str:
 
 def launch_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card waits for launches."""
-    each = found.parts["launch"] + found.parts["GPU"]
-    cost = each / 1000 / max(found.launches, 1)
-    text = f"launch-bound: {found.launches:,} launches, {cost:.1f} µs of host time each"
-    alone = {reason: count for reason, count in found.alone.items() if reason != "first sight"}
+    layers = recording.layers
+    cost = sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
+    text = (f"launch-bound: {found.launches:,} launches, "
+            f"{cost / 1000 / max(found.launches, 1):.1f} µs of host time each")
+    alone = {reason: count for reason, count in found.alone.items()
+             if reason in BLAMED or (reason != "first sight" and 2 * count > found.launches)}
     if not alone:
         if found.replayed < found.launches / 2:
             return (f"{text}; {found.launches - found.replayed:,} were seen for the first time: "
@@ -233,16 +243,16 @@ def gpu_sentence(recording: Recording, found: Diagnosis) -> str:
     (name, where), most = spent.most_common(1)[0]
     share = most / max(sum(spent.values()), 1)
     return (f"GPU-bound: the card is busy {percent(found.busy / found.span)} of the time, "
-            f"{percent(share)} of it with {name} at {short(where)}: the mend is less work there, "
-            "a narrower dtype or another formula; the host keeps up")
+            f"{percent(share)} of it with {name} at {quoted(where)}: the mend is less work there, "
+            "a narrower dtype or another formula")
 
 
 def wait_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card runs dry because the host waits for it."""
-    where, name, count, spent = found.waits[0] if found.waits else ("", "a wait", 0, 0)
+    where, _, count, spent = found.waits[0] if found.waits else ("", "", 0, 0)
     return (f"wait-bound: the card idles {percent(found.share('wait'))} of the time after the "
-            f"host waited for it, {count:,} times for `{name}` at {short(where)} "
-            f"({spent / 1000:,.0f} µs): keep the value on the card and read it once, at the end")
+            f"host waited for it, {count:,} times at {quoted(where)} ({spent / 1000:,.0f} µs): "
+            "keep the value on the card and read it once, at the end")
 
 
 def copy_sentence(recording: Recording, found: Diagnosis) -> str:
@@ -255,7 +265,7 @@ def copy_sentence(recording: Recording, found: Diagnosis) -> str:
         entry[2] += event.end - event.start
     (name, where), (count, nbytes, _) = max(moved.items(), key=lambda item: item[1][2])
     return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies, most of it "
-            f"{count:,} × {name} of {size(nbytes / count)} at {short(where)}: keep the data on "
+            f"{count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data on "
             "the card, or copy from pinned memory with non_blocking=True while kernels run")
 
 
@@ -275,7 +285,7 @@ def data_sentence(recording: Recording, found: Diagnosis) -> str:
     later = next((event for event in recording.of("op", "view")
                   if event.start >= stretch[1] - SLACK_NS), None)
     return (f"{text}while the program does work of its own before "
-            f"{short(later.where if later else '')}: make the data in another thread or process, "
+            f"{quoted(later.where if later else '')}: make the data in another thread or process, "
             "ahead of its use")
 
 
@@ -288,6 +298,8 @@ def host_sentence(recording: Recording, found: Diagnosis) -> str:
         return "no op was called"
     mend = {"host kernels": "the work is in the kernels: larger steps gain nothing, a card would",
             "Python": "the time is the program's own Python between ops",
+            "making plans": "the time is first calls, which make plans and compile kernels once: "
+                            "profile more steps",
             }.get(name, f"the time is Slipstream's own {name}: fewer, larger ops would help")
     return f"host-bound: {percent(share)} of the time is {name}; {mend}"
 
@@ -295,6 +307,13 @@ def host_sentence(recording: Recording, found: Diagnosis) -> str:
 def short(where: str) -> str:
     """A line with its file's last part."""
     return where.rpartition("/")[2] or "an unknown line"
+
+
+def quoted(where: str) -> str:
+    """A line's place and its text."""
+    file, _, line = where.rpartition(":")
+    text = linecache.getline(file, int(line or 0)).strip() if file else ""
+    return f"{short(where)} (`{text[:60]}`)" if text else short(where)
 
 
 def size(nbytes: float) -> str:

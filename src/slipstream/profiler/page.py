@@ -7,7 +7,7 @@ from typing import Any
 
 from slipstream.core.api.profiling import card_of
 from slipstream.core.api.recording import Recording
-from slipstream.profiler.diagnosis import Diagnosis, diagnose, percent, short, size
+from slipstream.profiler.diagnosis import NOT_LAUNCHING, Diagnosis, diagnose, percent, short, size
 
 # Bytes a second that cards' memory is said to move, in GB, by a part of the name: the first found.
 BANDWIDTHS = (
@@ -104,7 +104,7 @@ def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     for name, spent in layers.items():
         if spent:
             yield f"  {name:<14}{micro(spent / steps):>14}  {percent(spent / total):>5}"
-    busy = total - layers.get("waits", 0) - layers.get("data", 0) - layers.get("host kernels", 0)
+    busy = total - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
     yield f"  {recording.calls:,} calls of ops, {busy / 1000 / max(recording.calls, 1):.1f} µs of " \
           "host time each"
 
@@ -116,7 +116,7 @@ def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     yield ""
     yield f"card        busy {percent(found.busy / found.span)} of {micro(found.span)}"
     names = {"GPU": "kernels", "copy": "copies alone", "launch": "idle: launching",
-             "wait": "idle: after waits", "data": "idle: data"}
+             "wait": "idle: after waits", "data": "idle: data", "plan": "idle: making plans"}
     for part, name in names.items():
         if found.parts.get(part):
             yield (f"  {name:<18}{micro(found.parts[part]):>14}  "

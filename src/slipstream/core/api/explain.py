@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from slipstream.core.api.launched import launch_facts, launch_text
 from slipstream.core.api.library import op_named
 from slipstream.core.dispatch.modes import listening
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN
@@ -63,6 +64,7 @@ class CallReport:
     microseconds: dict[str, float] = field(default_factory=dict)
     inner: list[CallReport] = field(default_factory=list)
     start: int = 0
+    kernels: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         return "\n".join(_call_lines(self))
@@ -190,6 +192,7 @@ class _Digest:
     event: TraceEvent
     start: int
     facts: Any
+    kernel: dict[str, Any] = field(default_factory=dict)
 
 
 def _digest(event: TraceEvent) -> _Digest:
@@ -205,7 +208,8 @@ def _digest(event: TraceEvent) -> _Digest:
         facts = [repr(spec) for spec in details["operands"]]
     kept = TraceEvent(event.kind, event.name, event.start, event.end, event.code,
                       event.instruction, details if event.kind == "wait" else {})
-    return _Digest(kept, event.start, facts)
+    kernel = launch_facts(details["plan"]) if event.kind == "launch" else {}
+    return _Digest(kept, event.start, facts, kernel)
 
 
 def _node_facts(node: Any) -> dict[str, Any]:
@@ -251,6 +255,7 @@ def _take_in(report: CallReport, item: _Digest) -> None:
         report.tape.append(item.facts)
     elif kind == "launch":
         report.launches.append(item.event.name)
+        report.kernels.append(item.kernel)
     else:
         report.waits.append(_wait_text(item.event))
 
@@ -281,6 +286,7 @@ def _call_lines(call: CallReport, depth: int = 0) -> list[str]:
     lines += [f"  {name}: {text}" for name, text in call.operands.items()]
     if call.plan is not None:
         lines += ["  " + line for line in str(call.plan).splitlines()]
+    lines += [f"  kernel    {launch_text(each)}" for each in call.kernels]
     for each in call.allocations:
         lines.append(f"  allocation {each['nbytes']} bytes, {each['block']} block")
     for each in call.tape:

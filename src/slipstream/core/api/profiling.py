@@ -34,7 +34,7 @@ class Stacks:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and len(frames) < DEEPEST:
             code = frame.f_code
-            if not code.co_filename.startswith(ROOT):
+            if not code.co_filename.startswith((ROOT, "<frozen ")):
                 frames.append((code, frame.f_lineno or 0))
                 # Code objects are told apart by address: hashing one walks all of it.
                 key += (id(code), frame.f_lineno or 0)
@@ -72,7 +72,7 @@ class Session:
         """Begin.  RuntimeError where a profile is on already."""
         if modes.ring is not None:
             raise RuntimeError("a profile is already on: stop() it first")
-        _finish()
+        _settle()
         ring = self.ring
         modes.ring = ring
         ring.last = self.begun = ring.now()
@@ -115,6 +115,16 @@ def _simulated() -> bool:
     if drivers.found is not None:
         return drivers.found.name == "simulated"
     return settings.driver == "sim" and drivers.available()
+
+
+def _settle() -> None:
+    """Let what was recorded before go out and be done, while windows keep their places."""
+    for backend in door.windowed:
+        each: Any = backend
+        each.drain_all()
+        for queue in tuple(each.queues):
+            if queue.capture is None:
+                each.driver.wait_stream(queue.stream)
 
 
 def _finish() -> None:

@@ -22,7 +22,7 @@ from slipstream.core.dispatch.signature import (
     TENSOR_OR_NUMBER,
     TENSORS,
 )
-from slipstream.core.dispatch.tracing import emit_plan
+from slipstream.core.dispatch.tracing import begin_planning, emit_plan, end_planning
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.errors import MixedDeviceError
@@ -319,10 +319,12 @@ class Op(OpCore):
             plan = found
             plan.used = True
             return plan
+        begun = begin_planning()
         try:
             plan = self.builder.plan(self, state, values, target, form, key[self.count])
         except Exception as failure:
             raise wiring.shortened(failure)  # noqa: B904
+        end_planning(self, begun)
         plan_table.made += 1
         if plan.key is None:
             plan.key = key
