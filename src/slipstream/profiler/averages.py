@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -144,13 +145,10 @@ class FunctionEventAvg:
 
 
 for _class in (FunctionEvent, FunctionEventAvg):
-    for _old in ("time", "time_total", "memory_usage"):
+    for _name in ("device_time", "device_time_total", "self_device_time_total",
+                  "device_memory_usage", "self_device_memory_usage"):
         # PyTorch's older names.
-        setattr(_class, f"cuda_{_old}", property(lambda self, name=f"device_{_old}": getattr(
-            self, name)))
-    for _old in ("time_total", "memory_usage"):
-        setattr(_class, f"self_cuda_{_old}", property(
-            lambda self, name=f"self_device_{_old}": getattr(self, name)))
+        setattr(_class, _name.replace("device", "cuda"), property(operator.attrgetter(_name)))
 
 
 class EventList(list[Any]):

@@ -105,8 +105,8 @@ def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
         if spent:
             yield f"  {name:<14}{micro(spent / steps):>14}  {percent(spent / total):>5}"
     busy = total - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
-    yield f"  {recording.calls:,} calls of ops, {busy / 1000 / max(recording.calls, 1):.1f} µs of " \
-          "host time each"
+    each = busy / 1000 / max(recording.calls, 1)
+    yield f"  {recording.calls:,} calls of ops, {each:.1f} µs of host time each"
 
 
 def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:

@@ -95,7 +95,7 @@ class Session:
         """Note that a step which began at ``start`` has ended; its end."""
         now = self.ring.now()
         name = self.ring.name_of(f"ProfilerStep#{number}")
-        self.ring.write(STEP, name, 0, start, now, number, 0)
+        self.ring.write(STEP, name, 0, start, now, number)
         self.sample()
         return now
 
@@ -106,8 +106,8 @@ class Session:
         ring, now = self.ring, self.ring.now()
         for device, backend in tuple(backends.items()):
             if device.type == "cuda":
-                ring.write(MEMORY, ring.name_of(str(device)), 0, now, now,
-                           allocated_bytes(backend), device.index or 0)
+                ring.write(MEMORY | (device.index or 0) << 8, ring.name_of(str(device)), 0, now,
+                           now, allocated_bytes(backend))
 
 
 def _simulated() -> bool:
@@ -171,7 +171,7 @@ class span:  # noqa: N801
             return
         ring.surround(self.outside)
         ring.write(DATA if self.data else SPAN, ring.name_of(self.name), self.site, self.start,
-                   ring.now(), 0, 0)
+                   ring.now(), 0)
 
 
 def profiling() -> bool:

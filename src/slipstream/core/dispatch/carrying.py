@@ -11,7 +11,12 @@ import cython
 
 from slipstream.core.dispatch.entry import FORMULA_KINDS
 from slipstream.core.dispatch.signature import Signature, parse
-from slipstream.core.dispatch.tracing import profiled_compound, traced_allocation, traced_node, traced_record
+from slipstream.core.dispatch.tracing import (
+    profiled_compound,
+    traced_allocation,
+    traced_node,
+    traced_record,
+)
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes

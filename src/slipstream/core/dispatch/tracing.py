@@ -64,7 +64,7 @@ def end_planning(op: Any, begun: tuple[int, int] | None) -> None:
     ring.switch(begun[0])
     state = modes.current()
     ring.write(PLAN, ring.name_of(op.name), ring.site_of(state.code, state.instruction), begun[1],
-               ring.now(), 0, 0)
+               ring.now(), 0)
 
 
 def profiled_compound(op: Any, values: Any) -> Any:
@@ -79,4 +79,4 @@ def profiled_compound(op: Any, values: Any) -> Any:
     finally:
         ring.entered = 0
         ring.surround(before)
-        ring.write(SPAN, ring.name_of(op.name), site, start, ring.now(), 0, 0)
+        ring.write(SPAN, ring.name_of(op.name), site, start, ring.now(), 0)

@@ -347,7 +347,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         door.boundary()
         if ring is not None:
             ring.surround(outside)
-            ring.write(SPAN, ring.name_of("backward"), ring.site_of(*site), begun, ring.now(), 0, 0)
+            ring.write(SPAN, ring.name_of("backward"), ring.site_of(*site), begun, ring.now(), 0)
     return [walk.wanted.get(edge) if edge is not None else None for edge in edges]
 
 

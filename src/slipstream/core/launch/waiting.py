@@ -34,8 +34,9 @@ def end_wait(reason: str, device: Device, begun: Begun, nbytes: int = 0) -> None
     if ring is not None:
         ring.switch(begun[1])
         state = modes.current()
-        ring.write(WAIT, ring.name_of(reason), ring.site_of(state.code, state.instruction), start,
-                   ring.now(), nbytes, device.index or 0)
+        what = WAIT | (device.index or 0) << 8
+        ring.write(what, ring.name_of(reason), ring.site_of(state.code, state.instruction), start,
+                   ring.now(), nbytes)
     if modes.listeners is not None:
         emit("wait", reason, start, time.perf_counter_ns(), {"device": str(device)})
 

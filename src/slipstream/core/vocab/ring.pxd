@@ -78,8 +78,8 @@ cdef class Ring:
     cpdef object viewed(self, object plan, object code, int instruction)
     cpdef Py_ssize_t name_of(self, object name) except -1
     cpdef Py_ssize_t site_of(self, object code, int instruction) except -1
-    cpdef object write(self, int kind, Py_ssize_t name, Py_ssize_t site, long long start,
-                       long long end, long long value, long long where)
-    cdef object _put(self, int kind, Py_ssize_t name, Py_ssize_t site, long long start,
-                     long long end, long long value, long long where)
+    cpdef object write(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
+                       long long end, long long value)
+    cdef object _put(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
+                     long long end, long long value)
     cdef long long _running(self)

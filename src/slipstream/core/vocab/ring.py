@@ -244,7 +244,7 @@ class Ring:
         else:
             end = self.now()
         self.calls += 1
-        self._put(OP, name, self.site_of(code, instruction), start, end, 0, 0)
+        self._put(OP, name, self.site_of(code, instruction), start, end, 0)
 
     def viewed(self, plan: object, code: object, instruction: cython.int) -> None:
         """A view was made: there is nothing to launch."""
@@ -254,7 +254,7 @@ class Ring:
         self.switch(self.outside)
         self.entered = 0
         self.calls += 1
-        self._put(VIEW, self.name_of(plan), self.site_of(code, instruction), start, self.last, 0, 0)
+        self._put(VIEW, self.name_of(plan), self.site_of(code, instruction), start, self.last, 0)
 
     # -- names and lines --
 
@@ -284,12 +284,11 @@ class Ring:
         # Addresses of objects are multiples of 16; hashing a code object walks all of it.
         address: cython.longlong = slip_pointer(code) if cython.compiled else id(code)
         address = ((address >> 4) << 20) + instruction
-        key: object = address
-        found = self._sites.get(key)
+        found = self._sites.get(address)
         if found is None:
             if len(self.sites) >= MOST_NAMES:
                 return 0
-            found = self._sites[key] = len(self.sites)
+            found = self._sites[address] = len(self.sites)
             self.sites.append((code, instruction))
         self._code = code
         self._instruction = instruction
@@ -298,15 +297,18 @@ class Ring:
 
     # -- records --
 
-    def write(self, kind: cython.int, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
-              start: cython.longlong, end: cython.longlong, value: cython.longlong,
-              where: cython.longlong) -> None:
-        """Add a record of a ``kind``, and count it for its line and name."""
-        self._put(kind, name, site, start, end, value, where)
+    def write(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
+              start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:
+        """Add a record, and count it for its line and name.
 
-    def _put(self, kind: cython.int, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
-             start: cython.longlong, end: cython.longlong, value: cython.longlong,
-             where: cython.longlong) -> None:
+        ``what``: its kind, and above these 8 bits where it ran.
+        """
+        self._put(what, name, site, start, end, value)
+
+    def _put(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
+             start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:
+        kind: cython.int = what & 255
+        where: cython.longlong = what >> 8
         first: cython.longlong = kind + (self._running() << 8) + (name << 32)
         second: cython.longlong = site
         if self.stacks is not None:

@@ -225,10 +225,11 @@ class CudaBackend(Backend):
         self.counts.launches += 1
         queue.sequence += 1
         self.counts.alone("not capturable", [Named(name)])
-        begun = None if mode_table.ring is None else mode_table.ring.timer.begin(queue)
+        ring = mode_table.ring
+        begun = None if ring is None else ring.timer.begin(queue)
         call(queue.stream)
-        if begun is not None:
-            mode_table.ring.timer.called(queue, name, begun)
+        if ring is not None:
+            ring.timer.called(queue, name, begun)
 
     def error_slot(self) -> int:
         """Where kernels of this device write a bad index."""

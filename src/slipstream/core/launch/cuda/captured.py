@@ -103,11 +103,12 @@ class CapturedGraph:
         self.draw()
         for storage in self.hosts:
             backend.pins().follow(queue, storage)
-        begun = None if modes.ring is None else modes.ring.timer.begin(queue)
+        ring = modes.ring
+        begun = None if ring is None else ring.timer.begin(queue)
         backend.hot.launch_graph(self.executable, queue.stream)
-        if begun is not None:
+        if ring is not None:
             work = Work(self.launches, self.sites, [0] * len(self.launches), "", ())
-            modes.ring.timer.sent(queue, work, begun)
+            ring.timer.sent(queue, work, begun)
         queue.sequence += 1
         self.used[queue.number] = queue.sequence
         self.count()

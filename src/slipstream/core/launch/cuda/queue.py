@@ -301,10 +301,11 @@ class Queue:
         else:
             # The simulated driver counts them itself.
             self.hot.graph_kernel_nodes += count
-        begun = None if modes.ring is None else modes.ring.timer.begin(self)
+        ring: Ring | None = modes.ring
+        begun = None if ring is None else ring.timer.begin(self)
         self.hot.launch_graph(graph.executable, self.stream)
-        if begun is not None:
-            modes.ring.timer.sent(self, work_of(window, 0, count, ""), begun)
+        if ring is not None:
+            ring.timer.sent(self, work_of(window, 0, count, ""), begun)
         graph.used = self.counts.windows
         self.counts.launches += count
         self.counts.replayed += count
@@ -351,8 +352,9 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     window.drained += len(rest)
     queue.counts.launches += len(rest)
     queue.counts.alone(reason, rest)
-    work = None if modes.ring is None else work_of(window, place, len(rest), reason)
-    begun = None if work is None else modes.ring.timer.begin(queue)
+    ring: Ring | None = modes.ring
+    work = None if ring is None else work_of(window, place, len(rest), reason)
+    begun = None if ring is None else ring.timer.begin(queue)
     for each in rest:
         launch = each
         end: cython.Py_ssize_t = window.ends[place]
@@ -362,8 +364,8 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
         queue.hot.launch(launch.function, launch.shape, queue.stream, block)
         start = end
         place += 1
-    if begun is not None:
-        modes.ring.timer.sent(queue, work, begun)
+    if ring is not None:
+        ring.timer.sent(queue, work, begun)
     if queue.simulated:
         # What comes next is checked against the blocks of its own moment.
         queue.driver.stamp = None

@@ -18,7 +18,6 @@ from slipstream.core.vocab.ring import COPY, DRIVER, FILL, KERNEL, SEND, exporte
 
 # Bits of a record's ``where``, above the device (8 bits) and the stream (16 bits).
 REPLAYED, ESTIMATED = 1 << 32, 1 << 33
-REASON_SHIFT = 34
 # A kernel's time is reckoned as this and its bytes at this many a nanosecond.
 KERNEL_NS, BYTES_A_NS = 1500, 2500
 # Timed spans whose events are not done yet; with more, the host looks at the oldest.
@@ -130,8 +129,8 @@ class Timer:
             self.origin.setdefault((site, launch.name), trace)
             items.append((KERNEL, name, site, self.weight(trace)))
         last = items[-1][2] if items else 0
-        ring.write(SEND, ring.name_of(self.text_of(work)), last, begun.start, end,
-                   len(items), where)
+        ring.write(SEND | where << 8, ring.name_of(self.text_of(work)), last, begun.start, end,
+                   len(items))
         self.timed(queue.stream, items, begun, where)
         ring.switch(begun.layer)
 
@@ -149,8 +148,8 @@ class Timer:
         number = self.ring.name_of(name)
         self.origin.setdefault((site, LIBRARY), self.ring.launching)
         where = self.streams[queue.stream]
-        self.ring.write(SEND, self.ring.name_of("not capturable"), site, begun.start,
-                        self.ring.now(), 1, where)
+        self.ring.write(SEND | where << 8, self.ring.name_of("not capturable"), site, begun.start,
+                        self.ring.now(), 1)
         self.timed(queue.stream, [(KERNEL, number, site, 1)], begun, where)
         self.ring.switch(begun.layer)
 
@@ -178,14 +177,14 @@ class Timer:
         where = self.streams.get(stream.handle, stream.ordinal) | (REPLAYED if replayed else 0)
         if action.kind == "copy":
             name = COPY_NAMES.get(action.direction, "copy")
-            ring.write(COPY, ring.name_of(name), number, begin, end, action.nbytes, where)
+            ring.write(COPY | where << 8, ring.name_of(name), number, begin, end, action.nbytes)
         elif action.kind == "fill":
-            ring.write(FILL, ring.name_of("fill"), number, begin, end,
-                       action.width * action.count, where)
+            ring.write(FILL | where << 8, ring.name_of("fill"), number, begin, end,
+                       action.width * action.count)
         else:
             name = action.function.name if action.kind == "kernel" else LIBRARY
-            ring.write(KERNEL, ring.name_of(name), number, begin, end,
-                       self.origin.get((number, name), 0), where)
+            ring.write(KERNEL | where << 8, ring.name_of(name), number, begin, end,
+                       self.origin.get((number, name), 0))
 
     # -- events --
 
@@ -242,7 +241,7 @@ class Timer:
         for (kind, name, site, weight), cost in zip(items, costs, strict=True):
             value = weight if kind == COPY else self.origin.get((site, ring.names[name]), 0)
             until = at + cost * rate
-            ring.write(kind, name, site, int(at), int(until), value, span.where | flag)
+            ring.write(kind | (span.where | flag) << 8, name, site, int(at), int(until), value)
             at = until
 
     def weight(self, trace: int) -> int:
