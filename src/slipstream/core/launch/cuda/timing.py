@@ -92,7 +92,8 @@ class Timer:
         self.origin: dict[tuple[int, str], int] = {}
         self.streams: dict[int, int] = {}
         self.bytes_of: dict[int, int] = {}
-        self.reasons: list[str] = [""]
+        # Called after each send: what a profile of memory notes.
+        self.sample: Any = None
 
     # -- sends --
 
@@ -132,6 +133,8 @@ class Timer:
         ring.write(SEND | where << 8, ring.name_of(self.text_of(work)), last, begun.start, end,
                    len(items))
         self.timed(queue.stream, items, begun, where)
+        if self.sample is not None:
+            self.sample()
         ring.switch(begun.layer)
 
     def text_of(self, work: Work) -> str:
