@@ -236,6 +236,22 @@ def test_the_page_of_a_program_on_the_cpu():
     assert sum(seen.recorded().layers.values()) > 0
 
 
+def test_the_older_names():
+    with ss.autograd.profiler.profile(profile_memory=True) as seen, \
+            ss.autograd.profiler.record_function("old"):
+        work()
+    names = [event.name for event in seen.function_events]
+    assert (names.count("mul"), names.count("old")) == (3, 1)
+    assert seen.self_cpu_time_total > 0
+    assert seen.total_average().count == len(names)
+    assert "mul" in seen.table(sort_by="self_cpu_time_total", row_limit=50)
+    with ss.autograd.profiler.profile(enabled=False) as seen:
+        work()
+        assert modes.ring is None
+    with pytest.raises(RuntimeError, match="nothing was recorded"):
+        seen.table()
+
+
 def test_the_page_of_nothing():
     with profile() as seen:
         pass

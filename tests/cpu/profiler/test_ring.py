@@ -18,8 +18,10 @@ class Ticks:
 
     def __init__(self) -> None:
         self.time = 1000
+        self.reads = 0
 
     def now(self) -> int:
+        self.reads += 1
         return self.time
 
     def call(self) -> None:
@@ -104,6 +106,32 @@ def test_an_op_is_one_record_with_its_line(ring, clock):
     assert code is test_an_op_is_one_record_with_its_line.__code__
     # The call came to the door at its cost of 10, and was dispatched in 5.
     assert record.end - record.start == 5
+
+
+@pytest.mark.parametrize(("call", "most"), [
+    (lambda a, leaf: a + a, 4), (lambda a, leaf: a.sum(), 4), (lambda a, leaf: a[1:], 2),
+    (lambda a, leaf: leaf * 2.0, 6)], ids=["add", "sum", "view", "tape"])
+def test_a_call_looks_at_the_clock_a_few_times(ring, clock, call, most):
+    a, leaf = ss.ones(3), ss.ones(3, requires_grad=True)
+    for _ in range(3):
+        call(a, leaf)
+    reads, written = clock.reads, ring.written
+    for _ in range(10):
+        call(a, leaf)
+    # One more each than with the machine's clock, where the virtual host's cost is put down.
+    assert clock.reads - reads <= 10 * (most + 1)
+    assert ring.written - written == 10
+
+
+def test_parts_share_a_span():
+    ring = Ring(8, Ticks())
+    rows = [(records.KERNEL | 5 << 8, 1, 2, 7, 0.0, 0.25), (records.KERNEL, 3, 4, 8, 0.25, 1.0)]
+    ring.write_parts(rows, 1000, 400, 1.0)
+    ring.write_parts(rows, 2000, 400, 0.5)
+    found = [(each.name, each.site, each.value, each.start, each.end, each.where)
+             for each in ring.records()]
+    assert found == [(1, 2, 7, 1000, 1100, 5), (3, 4, 8, 1100, 1400, 0),
+                     (1, 2, 7, 2050, 2100, 5), (3, 4, 8, 2250, 2400, 0)]
 
 
 def test_layers_add_up(ring, clock):

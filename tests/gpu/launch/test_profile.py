@@ -58,6 +58,20 @@ def test_planted_programs_are_named(make, bound):
     assert facts["parts"][bound] > 1.3 * max(others), facts
 
 
+@pytest.mark.parametrize(("make", "bound"), planted.PLANTED,
+                         ids=[make.__name__ for make, _ in planted.PLANTED])
+def test_planted_programs_are_named_by_events_too(make, bound):
+    step = make()
+    for _ in range(3):
+        step()
+    session = Session(by_events=True)
+    session.start()
+    for _ in range(STEPS):
+        step()
+    facts = profiler.summary(session.stop())
+    assert facts["bound"] == bound, facts
+
+
 def test_the_line_that_hands_memory_out_is_named():
     verdict = profiled(planted.launch_of_exported_memory()).verdict()
     line = line_of(planted.launch_of_exported_memory, "data_ptr")

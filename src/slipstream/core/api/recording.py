@@ -163,7 +163,7 @@ class Decoder:
     def place_on_device(self, event: Event, record: Record) -> None:
         """Say where a kernel, copy or fill ran, and whose it is."""
         event.device, event.stream = record.where & 255, (record.where >> 8) & 0xFFFF
-        event.replayed = bool(record.where & REPLAYED)
+        event.replayed = record.kind == KERNEL and bool(record.where & REPLAYED)
         event.estimated = bool(record.where & ESTIMATED)
         event.stack = ()
         if record.kind == KERNEL:

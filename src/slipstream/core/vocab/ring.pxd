@@ -80,6 +80,7 @@ cdef class Ring:
     cpdef Py_ssize_t site_of(self, object code, int instruction) except -1
     cpdef object write(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                        long long end, long long value)
+    cpdef object write_parts(self, list parts, Py_ssize_t start, Py_ssize_t length, double share)
     cdef object _put(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                      long long end, long long value)
     cdef long long _running(self)

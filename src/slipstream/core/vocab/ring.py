@@ -229,6 +229,7 @@ class Ring:
         if self._running() != self.thread:
             return self.now()
         if self.virtual is not None:
+            self.switch(DISPATCH)
             self.virtual.dispatched()
         self.switch(HOST_KERNEL if immediate else LAUNCH)
         return self.entered or self.last
@@ -304,6 +305,23 @@ class Ring:
         ``what``: its kind, and above these 8 bits where it ran.
         """
         self._put(what, name, site, start, end, value)
+
+    def write_parts(self, parts: list[Any], start: cython.Py_ssize_t, length: cython.Py_ssize_t,
+                    share: cython.double) -> None:
+        """Add the records of a span that its kernels share.
+
+        ``parts``: for each (what, name, site, value, where it begins and ends as shares of the
+        span); of that, the last ``share`` is shown.
+        """
+        first: cython.double
+        last: cython.double
+        for each in parts:
+            what, name, site, value, low, high = each
+            first = low
+            last = high
+            first = last - (last - first) * share
+            self._put(what, name, site, start + cython.cast(cython.longlong, first * length),
+                      start + cython.cast(cython.longlong, last * length), value)
 
     def _put(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
              start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:

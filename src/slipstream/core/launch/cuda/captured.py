@@ -107,7 +107,7 @@ class CapturedGraph:
         begun = None if ring is None else ring.timer.begin(queue)
         backend.hot.launch_graph(self.executable, queue.stream)
         if ring is not None:
-            work = Work(self.launches, self.sites, [0] * len(self.launches), "", ())
+            work = Work(self.launches, self.sites, (), "", ())
             ring.timer.sent(queue, work, begun)
         queue.sequence += 1
         self.used[queue.number] = queue.sequence

@@ -49,4 +49,4 @@ cdef class Queue:
     cpdef bint tick(self) except -1
     cpdef object watch_drain(self)
 
-cdef object note_trace(Window window)
+cdef object note_trace(Window window, ModeState state)

@@ -195,7 +195,7 @@ class Queue:
         if self.simulated:
             window.moments.append(self.driver.moment)
         if modes.ring is not None:
-            note_trace(window)
+            note_trace(window, state)
         mark: cython.ulonglong = launch.mark
         key: cython.ulonglong = window.key
         prime: cython.ulonglong = 1099511628211
@@ -405,13 +405,14 @@ def mixed(key: int, mark: int) -> int:
     return (key * 1099511628211 + mark) & MASK
 
 
-def note_trace(window: Window) -> None:
-    """Note which op the last launch belongs to: a profile is on."""
+def note_trace(window: Window, state: ModeState) -> None:
+    """Note the op and line of the last launch in one word: a profile is on."""
     ring: Ring | None = modes.ring
     if window.traces is None:
         window.traces = []
     if ring is not None:
-        window.traces.append(ring.launching)
+        site: cython.longlong = ring.site_of(state.code, state.instruction)
+        window.traces.append(ring.launching + (site << 32))
 
 
 def work_of(window: Window, first: int, count: int, reason: str) -> Work:
@@ -423,7 +424,7 @@ def work_of(window: Window, first: int, count: int, reason: str) -> Work:
     traces = [0] * (len(window.launches) - len(traces)) + traces
     return Work(window.launches[first:first + count],
                 window.sites[2 * first:2 * (first + count)],
-                traces[first:first + count], reason, window.words.take(start, last - start))
+                tuple(traces[first:first + count]), reason, window.words.take(start, last - start))
 
 
 def stamps_of(window: Window) -> list[Any]:

@@ -11,15 +11,20 @@ import contextlib
 from collections import deque
 from typing import Any, NamedTuple
 
+from slipstream.core.launch.door import door
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, DriverError
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Plan
-from slipstream.core.vocab.ring import COPY, DRIVER, FILL, KERNEL, SEND, exported_at
+from slipstream.core.vocab.ring import COPY, DRIVER, FILL, KERNEL, LOW, SEND, exported_at
 
 # Bits of a record's ``where``, above the device (8 bits) and the stream (16 bits).
 REPLAYED, ESTIMATED = 1 << 32, 1 << 33
 # A kernel's time is reckoned as this and its bytes at this many a nanosecond.
 KERNEL_NS, BYTES_A_NS = 1500, 2500
+# Windows whose parts are kept.
+MOST_KNOWN = 4096
+# A stream was empty where an event happened no later than so many ns after it was recorded.
+EMPTY = 10_000
 # Timed spans whose events are not done yet; with more, the host looks at the oldest.
 MOST_PENDING = 2048
 # Nanoseconds after which spans are measured from a newer event: the driver tells 32-bit floats.
@@ -31,23 +36,53 @@ COPY_NAMES = {TO_DEVICE: "copy to device", TO_HOST: "copy to host"}
 class Work(NamedTuple):
     """Launches that go out: what a window holds of them, and why they go alone.
 
-    ``words``: the argument words of the last, one of which may be memory that was handed out.
+    ``traces``: op and line of each in one word, 0 for what was recorded before the profile; none
+    for a captured graph.  ``words``: the argument words of the last, one of which may be memory
+    that was handed out.
     """
 
     launches: list[Any]
     sites: list[Any]
-    traces: list[int]
+    traces: tuple[int, ...]
     reason: str
     words: tuple[int, ...]
 
 
+class Parts(NamedTuple):
+    """The records that a span becomes: see `Ring.write_parts`; the ns that they are reckoned to.
+
+    ``kept``: a list whose address is the key.
+    """
+
+    rows: list[tuple[int, int, int, int, float, float]]
+    cost: float
+    site: int
+    kept: Any
+
+
 class Span(NamedTuple):
-    """Work between two events."""
+    """Work between two events, which the host recorded ``host`` ns apart, from ``begun`` on."""
 
     first: int
     last: int
-    items: list[tuple[int, int, int, int]]
+    parts: Parts
     where: int
+    begun: int
+    host: int
+
+    def busy(self, start: int, end: int) -> float:
+        """How much of the span from start to end its kernels took.
+
+        Where the stream was empty, the span begins before the first launch arrives, and launches
+        that arrive one by one leave gaps, which events cannot tell from kernels: there kernels
+        take what they are reckoned to, within what the host's time leaves room for.
+        """
+        span = float(end - start)
+        if self.where & REPLAYED or start - self.begun > EMPTY:
+            return span
+        most = max(span - self.host / len(self.parts.rows), 0.0)
+        least = max(span - self.host, 0.0)
+        return most if 2 * least > self.host else min(max(self.parts.cost, least), most)
 
 
 class Begun(NamedTuple):
@@ -64,9 +99,11 @@ class Clock:
     def __init__(self, driver: Any, stream: int, now: Any) -> None:
         self.driver = driver
         self.base = driver.create_event(timing=True)
+        before = now()
         driver.record_event(self.base, stream)
         driver.wait_event(self.base)
-        self.at: int = now()
+        # It happened somewhere between.
+        self.at: int = (before + now()) // 2
 
     def of(self, event: int) -> int:
         """When an event that is done happened."""
@@ -85,13 +122,14 @@ class Timer:
         self.driver: Any = None
         self.told = False
         self.clocks: dict[int, Clock] = {}
-        self.free: list[int] = []
+        # Events that may be used again, by device.
+        self.free: dict[int, list[int]] = {}
         self.pending: deque[Span] = deque()
         self.lost = 0
         # What a kernel at a line belongs to, by (line, kernel's name).
         self.origin: dict[tuple[int, str], int] = {}
         self.streams: dict[int, int] = {}
-        self.bytes_of: dict[int, int] = {}
+        self.known: dict[Any, Parts] = {}
         # Called after each send: what a profile of memory notes.
         self.sample: Any = None
 
@@ -117,25 +155,50 @@ class Timer:
         self.streams[queue.stream] = where
         return where
 
+    def place_of(self, stream: int) -> int:
+        """The device and stream of a driver's handle."""
+        if stream not in self.streams:
+            for backend in door.windowed:
+                each: Any = backend
+                for queue in each.queues:
+                    self.where_of(queue)
+        return self.streams.get(stream, 0)
+
     def sent(self, queue: Any, work: Work, begun: Begun) -> None:
         """It sent these launches."""
         ring, end = self.ring, self.ring.now()
         where = self.streams[queue.stream] | (0 if work.reason else REPLAYED)
-        sites = work.sites
-        items = []
-        for place, launch in enumerate(work.launches):
-            site = ring.site_of(sites[2 * place], sites[2 * place + 1])
-            trace = work.traces[place]
-            name = ring.name_of(launch.name)
-            self.origin.setdefault((site, launch.name), trace)
-            items.append((KERNEL, name, site, self.weight(trace)))
-        last = items[-1][2] if items else 0
-        ring.write(SEND | where << 8, ring.name_of(self.text_of(work)), last, begun.start, end,
-                   len(items))
-        self.timed(queue.stream, items, begun, where)
+        parts = self.parts_of(work, where)
+        ring.write(SEND | where << 8, ring.name_of(self.text_of(work)), parts.site, begun.start,
+                   end, len(parts.rows))
+        self.timed(queue.stream, parts, begun, where)
         if self.sample is not None:
             self.sample()
         ring.switch(begun.layer)
+
+    def parts_of(self, work: Work, where: int) -> Parts:
+        """What launches become; known again where the same ones of the same lines go out."""
+        if 0 in work.traces:
+            return self.make_parts(work, where)
+        key = (work.traces or id(work.launches), where)
+        found = self.known.get(key)
+        if found is None:
+            if len(self.known) >= MOST_KNOWN:
+                self.known.clear()
+            found = self.known[key] = self.make_parts(work, where)
+        return found
+
+    def make_parts(self, work: Work, where: int) -> Parts:
+        """What launches become."""
+        ring, items = self.ring, []
+        for place, launch in enumerate(work.launches):
+            trace = work.traces[place] if work.traces else 0
+            site = trace >> 32 or ring.site_of(*work.sites[2 * place:2 * place + 2])
+            self.origin.setdefault((site, launch.name), trace & LOW)
+            op = self.origin[site, launch.name]
+            cost = KERNEL_NS + plan_bytes(ring.names[op]) / BYTES_A_NS
+            items.append((KERNEL, ring.name_of(launch.name), site, op, cost))
+        return shared(items, where, work.launches)
 
     def text_of(self, work: Work) -> str:
         """Why launches went alone, with the line where their memory was handed out."""
@@ -153,7 +216,8 @@ class Timer:
         where = self.streams[queue.stream]
         self.ring.write(SEND | where << 8, self.ring.name_of("not capturable"), site, begun.start,
                         self.ring.now(), 1)
-        self.timed(queue.stream, [(KERNEL, number, site, 1)], begun, where)
+        parts = shared([(KERNEL, number, site, self.ring.launching, 1.0)], where)
+        self.timed(queue.stream, parts, begun, where)
         self.ring.switch(begun.layer)
 
     def copy(self, driver: Any, *arguments: Any) -> None:
@@ -161,13 +225,15 @@ class Timer:
         if self.driver is None:
             self.attach(driver)
         _, _, nbytes, kind, stream = arguments
-        layer, where = self.ring.switch(DRIVER), self.streams.get(stream, 0)
+        layer, where = self.ring.switch(DRIVER), self.place_of(stream)
         begun = Begun(layer, self.ring.now(), 0 if self.told else self.mark(stream, where))
         driver.copy(*arguments)
         state = modes.current()
         site = self.ring.site_of(state.code, state.instruction)
         name = self.ring.name_of(COPY_NAMES.get(kind, "copy"))
-        self.timed(stream, [(COPY, name, site, nbytes)], begun, where)
+        # A copy of pageable memory keeps the host: its time is not that of a launch.
+        parts = shared([(COPY, name, site, nbytes, 1.0)], where | REPLAYED)
+        self.timed(stream, parts, begun, where | REPLAYED)
         self.ring.switch(layer)
 
     # -- the simulated driver --
@@ -177,7 +243,7 @@ class Timer:
         stream, begin, end, replayed = facts
         ring = self.ring
         number = ring.site_of(*site) if site else 0
-        where = self.streams.get(stream.handle, stream.ordinal) | (REPLAYED if replayed else 0)
+        where = self.place_of(stream.handle) | (REPLAYED if replayed else 0)
         if action.kind == "copy":
             name = COPY_NAMES.get(action.direction, "copy")
             ring.write(COPY | where << 8, ring.name_of(name), number, begin, end, action.nbytes)
@@ -197,21 +263,23 @@ class Timer:
         try:
             if ordinal not in self.clocks:
                 self.clocks[ordinal] = Clock(self.driver, stream, self.ring.now)
-            event = self.free.pop() if self.free else self.driver.create_event(timing=True)
+            free = self.free.setdefault(ordinal, [])
+            event = free.pop() if free else self.driver.create_event(timing=True)
             self.driver.record_event(event, stream)
         except DriverError:
             return 0
         return int(event)
 
-    def timed(self, stream: int, items: list[Any], begun: Begun, where: int) -> None:
+    def timed(self, stream: int, parts: Parts, begun: Begun, where: int) -> None:
         """Note work whose time the event behind it will tell."""
-        if self.told or not items:
+        if self.told or not parts.rows:
             return
+        host = self.ring.now() - begun.start
         last = self.mark(stream, where)
         if not begun.event or not last:
-            self.lost += len(items)
+            self.lost += len(parts.rows)
             return
-        self.pending.append(Span(begun.event, last, items, where))
+        self.pending.append(Span(begun.event, last, parts, where, begun.start, host))
         if len(self.pending) > 16 and (len(self.pending) > MOST_PENDING
                                        or len(self.pending) % 16 == 0):
             self.resolve()
@@ -220,38 +288,20 @@ class Timer:
         """Write the records of spans that are done, the oldest first."""
         while self.pending and self.driver.query_event(self.pending[0].last):
             span = self.pending.popleft()
-            clock = self.clocks[span.where & 255]
+            free, clock = self.free[span.where & 255], self.clocks[span.where & 255]
             try:
                 start, end = clock.of(span.first), clock.of(span.last)
             except DriverError:
-                self.lost += len(span.items)
+                self.lost += len(span.parts.rows)
                 continue
-            self.share(span, start, end)
-            self.free.append(span.first)
+            share = span.busy(start, end) / max(end - start, 1)
+            self.ring.write_parts(span.parts.rows, start, end - start, share)
+            free.append(span.first)
             if end - clock.at > REBASE:
-                self.free.append(clock.base)
+                free.append(clock.base)
                 clock.base, clock.at = span.last, end
             else:
-                self.free.append(span.last)
-
-    def share(self, span: Span, start: int, end: int) -> None:
-        """Share a span among its kernels by what each is reckoned to take."""
-        ring, items = self.ring, span.items
-        costs = [KERNEL_NS + weight / BYTES_A_NS for _, _, _, weight in items]
-        rate = (end - start) / sum(costs)
-        flag = ESTIMATED if len(items) > 1 else 0
-        at = float(start)
-        for (kind, name, site, weight), cost in zip(items, costs, strict=True):
-            value = weight if kind == COPY else self.origin.get((site, ring.names[name]), 0)
-            until = at + cost * rate
-            ring.write(kind | (span.where | flag) << 8, name, site, int(at), int(until), value)
-            at = until
-
-    def weight(self, trace: int) -> int:
-        """Bytes of the op whose launch this is."""
-        if trace not in self.bytes_of:
-            self.bytes_of[trace] = plan_bytes(self.ring.names[trace])
-        return self.bytes_of[trace]
+                free.append(span.last)
 
     # -- ends --
 
@@ -263,13 +313,26 @@ class Timer:
             self.driver.tell_work(None)
             return
         self.resolve()
-        self.lost += sum(len(span.items) for span in self.pending)
-        left = [*self.free, *(each for span in self.pending for each in span[:2]),
-                *(clock.base for clock in self.clocks.values())]
+        self.lost += sum(len(span.parts.rows) for span in self.pending)
+        left = [clock.base for clock in self.clocks.values()]
+        left += [event for events in self.free.values() for event in events]
+        left += [event for span in self.pending for event in (span.first, span.last)]
         self.pending.clear()
         for event in left:
             with contextlib.suppress(DriverError):
                 self.driver.destroy_event(event)
+
+
+def shared(items: list[Any], where: int, kept: Any = None) -> Parts:
+    """Work of (kind, name, site, value, cost) as parts of one span, by their costs."""
+    total = sum(item[4] for item in items)
+    flag = ESTIMATED if len(items) > 1 else 0
+    rows, at = [], 0.0
+    for kind, name, site, value, cost in items:
+        rows.append((kind | (where | flag) << 8, name, site, value, at / total,
+                     (at + cost) / total))
+        at += cost
+    return Parts(rows, total, items[-1][2] if items else 0, kept)
 
 
 def plan_bytes(plan: Any) -> int:
