@@ -202,6 +202,16 @@ def test_the_layers_are_all_of_the_hosts_time():
         assert recording.layers["dispatch"] == STEPS * 48 * 1000
 
 
+def test_the_host_alone_where_no_card_is_asked_for():
+    seen = profiled(planted.launch_of_many_small(), activities=[profiler.ProfilerActivity.CPU])
+    recording = seen.recorded()
+    assert recording.of("kernel") == []
+    assert not recording.virtual
+    assert recording.calls == STEPS * 48
+    assert sum(event.value for event in recording.of("send")) == STEPS * 48
+    assert seen.verdict().startswith("host-bound: ")
+
+
 def test_replayed_and_lone_launches_are_told_apart():
     facts = profiler.summary(profiled(planted.launch_of_many_small(), steps=12).recorded())
     assert facts["launches"] == 12 * 48

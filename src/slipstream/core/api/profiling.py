@@ -64,7 +64,7 @@ class Session:
         self.cuda = cuda
         virtual = drivers.current().host_clock() if cuda and _simulated() else None
         self.ring = Ring(records, virtual)
-        self.ring.timer = Timer(self.ring, by_events)
+        self.ring.timer = Timer(self.ring, by_events, cuda)
         self.ring.timer.sample = self.sample if memory else None
         self.ring.stacks = self.stacks
         self.begun = 0

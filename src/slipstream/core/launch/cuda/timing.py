@@ -113,11 +113,13 @@ class Clock:
 class Timer:
     """Writes device records into a ring; ``modes.ring.timer`` while a profile is on.
 
-    ``told``: the driver tells of each piece of work; ``lost``: spans that could not be timed.
+    ``wanted``: whether devices are timed; ``told``: no events are needed, as the driver tells of
+    each piece of work, or nobody wants to know; ``lost``: launches that could not be timed.
     """
 
-    def __init__(self, ring: Any, by_events: bool = False) -> None:
+    def __init__(self, ring: Any, by_events: bool = False, wanted: bool = True) -> None:
         self.ring = ring
+        self.wanted = wanted
         self.by_events = by_events
         self.driver: Any = None
         self.told = False
@@ -147,7 +149,7 @@ class Timer:
     def attach(self, driver: Any) -> None:
         """The first use of a driver in this profile."""
         self.driver = driver
-        self.told = not self.by_events and driver.tell_work(self.ran)
+        self.told = not self.wanted or (not self.by_events and driver.tell_work(self.ran))
 
     def where_of(self, queue: Any) -> int:
         """The device and stream of a queue as they stand in a record."""
