@@ -10,12 +10,13 @@ from slipstream.core import wiring
 from slipstream.core.api import namespace
 from slipstream.core.api.namespace import *  # noqa: F403
 from slipstream.core.vocab.optional import load as _load
+from slipstream.core.vocab.settings import settings as _settings
 
 __version__ = "0.1.0"
 
 # Packages that are loaded when they are first used.
 _LATER = ("amp", "autograd", "backends", "cli", "cuda", "library", "linalg", "nn", "optim",
-          "random", "return_types", "serialization", "special", "testing", "utils")
+          "profiler", "random", "return_types", "serialization", "special", "testing", "utils")
 # Names that live in such a package.
 _FUNCTIONAL = (
     "adaptive_max_pool1d alpha_dropout avg_pool1d bilinear channel_shuffle conv3d "
@@ -43,3 +44,6 @@ def __dir__() -> list[str]:
 
 
 _CORE = (_uncompiled, wiring)
+
+if _settings.debug:
+    _load("core.api.ladder").install()

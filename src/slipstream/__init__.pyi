@@ -16,6 +16,7 @@ from slipstream import library as library
 from slipstream import linalg as linalg
 from slipstream import nn as nn
 from slipstream import optim as optim
+from slipstream import profiler as profiler
 from slipstream import random as random
 from slipstream import serialization as serialization
 from slipstream import special as special

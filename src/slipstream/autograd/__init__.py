@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipstream.autograd import function, functional, graph
+from slipstream.autograd import function, functional, graph, profiler
 from slipstream.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from slipstream.autograd.function import Function
 from slipstream.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
@@ -18,5 +18,5 @@ from slipstream.core.api.defaults import (
 __all__ = [
     "Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad",
     "function", "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",
-    "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled",
 ]

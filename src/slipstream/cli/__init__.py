@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import slipstream as ss
-from slipstream.cli import budget, demo, doctor, kernels, memory, run
+from slipstream.cli import budget, demo, doctor, explain, kernels, memory, profile, run
 
 
 class Command(Protocol):
@@ -23,7 +23,8 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {"budget": budget, "demo": demo, "doctor": doctor,
-                                "kernels": kernels, "memory": memory, "run": run}
+                                "explain": explain, "kernels": kernels, "memory": memory,
+                                "profile": profile, "run": run}
 
 
 def build_parser() -> argparse.ArgumentParser:

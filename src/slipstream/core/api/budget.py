@@ -105,7 +105,7 @@ class _Sampler:
                             if device.type == "cuda"]
         for backend in found:
             if backend not in self.timers:
-                timing = optional.load("core.launch.cuda.timing")
+                timing = optional.load("core.launch.cuda.window_times")
                 self.timers[backend] = timing.WindowTimer(backend.driver)
             for queue in tuple(backend.queues):
                 queue.timer = self.timers[backend]

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from slipstream.core.api.fusions import KernelReport, kernels_of, sent, sent_since
+from slipstream.core.api.launched import launch_facts, launch_text, program_of
 from slipstream.core.api.library import op_named
 from slipstream.core.dispatch.modes import listening
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN
 from slipstream.core.engine.tape import SavedTensor
-from slipstream.core.fuse.printing import describe
 from slipstream.core.vocab.errors import describe_value
 from slipstream.core.vocab.events import TraceEvent
 from slipstream.core.vocab.modes import decode_site, modes
@@ -69,6 +69,7 @@ class CallReport:
     microseconds: dict[str, float] = field(default_factory=dict)
     inner: list[CallReport] = field(default_factory=list)
     start: int = 0
+    kernels: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         return "\n".join(_call_lines(self))
@@ -146,13 +147,9 @@ def plan_report(plan: Any, made: bool) -> PlanReport:
     kernel = "none: another geometry over the same storage"
     if plan.kernel is not None:
         kernel = plan.kernel.name
-    traced = getattr(recipe, "traced", None)
-    program = ""
-    if traced is not None and hasattr(plan.kernel, "program"):
-        program = describe(traced.program, (*traced.operands, *traced.number_names))
     return PlanReport(plan.op.name, "made" if made else "found",
                       [repr(spec) for spec in specs if spec is not None],
-                      kernel, list(getattr(recipe, "considered", ())), program,
+                      kernel, list(getattr(recipe, "considered", ())), program_of(plan),
                       kernels_of(plan))
 
 
@@ -208,6 +205,7 @@ class _Digest:
     start: int
     facts: Any
     plan: Any = None
+    kernel: dict[str, Any] = field(default_factory=dict)
 
 
 def _digest(event: TraceEvent) -> _Digest:
@@ -225,7 +223,8 @@ def _digest(event: TraceEvent) -> _Digest:
         plan = details["plan"]
     kept = TraceEvent(event.kind, event.name, event.start, event.end, event.code,
                       event.instruction, details if event.kind == "wait" else {})
-    return _Digest(kept, event.start, facts, plan)
+    kernel = launch_facts(plan) if plan is not None else {}
+    return _Digest(kept, event.start, facts, plan, kernel)
 
 
 def _node_facts(node: Any) -> dict[str, Any]:
@@ -271,6 +270,7 @@ def _take_in(report: CallReport, item: _Digest) -> None:
         report.tape.append(item.facts)
     elif kind == "launch":
         report.launches.append(item.event.name)
+        report.kernels.append(item.kernel)
         # What goes over lists of tensors keeps its own plans.
         report.plan = report.plan or plan_report(item.plan, False)
     else:
@@ -303,6 +303,7 @@ def _call_lines(call: CallReport, depth: int = 0) -> list[str]:
     lines += [f"  {name}: {text}" for name, text in call.operands.items()]
     if call.plan is not None:
         lines += ["  " + line for line in str(call.plan).splitlines()]
+    lines += [f"  kernel    {launch_text(each)}" for each in call.kernels]
     for each in call.allocations:
         lines.append(f"  allocation {each['nbytes']} bytes, {each['block']} block")
     for each in call.tape:

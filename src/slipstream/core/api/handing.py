@@ -14,7 +14,9 @@ from slipstream.core.launch.door import backend_of, door
 from slipstream.core.launch.waiting import wait
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType
+from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import FOR_GOOD, Storage
+from slipstream.core.vocab.ring import note_export
 
 # The legacy default stream, by the number that the interfaces and the driver have for it.
 LEGACY = 1
@@ -33,6 +35,9 @@ class Lease:
 
 def send(storage: Storage) -> None:
     """Let what is recorded so far go out, where the storage's device gathers launches."""
+    state = modes.current()
+    modes.note_site(state)
+    note_export(storage.address, storage.nbytes, state.code, state.instruction)
     send_all = getattr(backend_of(storage.device), "send_all", None)
     if send_all is not None:
         send_all("exported storage")

@@ -3,6 +3,7 @@ from slipstream.core.vocab.records cimport (
     Backend, GradRecord, Kernel, Memory, Node, OpBase, Plan, Slots, Spec, Storage, TensorBase
 )
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Rule, Tape
 from slipstream.core.launch.door cimport LaunchDoor
 
@@ -57,3 +58,6 @@ cdef class OpCore(OpBase):
     cdef bint _plainly_writable(
         self, Plan plan, ModeState state, object values, object target, int form)
     cdef object _write(self, Plan plan, ModeState state, object values, object target, int form)
+
+cdef size_t watched_block(Backend backend, Py_ssize_t nbytes) except? 0
+cdef object watched_record(Plan plan, object values, tuple outs, ModeState state)

@@ -11,7 +11,12 @@ import cython
 
 from slipstream.core.dispatch.entry import FORMULA_KINDS
 from slipstream.core.dispatch.signature import Signature, parse
-from slipstream.core.dispatch.tracing import traced_allocation, traced_node, traced_record
+from slipstream.core.dispatch.tracing import (
+    profiled_compound,
+    traced_allocation,
+    traced_node,
+    traced_record,
+)
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import BITS, MODE
@@ -32,9 +37,10 @@ from slipstream.core.vocab.records import (
     TensorBase,
     slots,
 )
+from slipstream.core.vocab.ring import ALLOCATION, TAPE, Ring
 
 __all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "LaunchDoor", "Memory", "ModeTable", "OpCore",
-           "Rule", "Slots", "Tape", "note_bare_view", "wiring"]
+           "Ring", "Rule", "Slots", "Tape", "note_bare_view", "wiring"]
 
 # The forms of a call.
 PLAIN = 0
@@ -147,6 +153,8 @@ class OpCore(OpBase):
     def _compound(self, values: Any) -> Any:
         """Call the function of a compound op; an error inside it names this op."""
         try:
+            if modes.ring is not None:
+                return profiled_compound(self, values)
             return self.function(*values)
         except Exception as failure:
             wiring.blame(self, values, failure)
@@ -179,10 +187,10 @@ class OpCore(OpBase):
         """A new tensor with memory of its own."""
         out: TensorBase
         address: cython.size_t
-        if modes.listeners is None:
+        if modes.listeners is None and modes.ring is None:
             address = backend.memory.allocate(spec.extent)
         else:
-            address = traced_allocation(backend, spec.extent)
+            address = watched_block(backend, spec.extent)
         storage: Storage = Storage.__new__(Storage)
         storage.device = spec.device
         storage.address = address
@@ -244,10 +252,10 @@ class OpCore(OpBase):
             raise
 
     def _record(self, plan: Plan, state: ModeState, values: Any, outs: tuple[Any, ...]) -> None:
-        if modes.listeners is None:
+        if modes.listeners is None and modes.ring is None:
             tape.record_plan(plan, values, outs, state)
         else:
-            traced_record(plan.rule, values, outs, state)
+            watched_record(plan, values, outs, state)
 
     def _view(self, plan: Plan, state: ModeState, values: Any) -> Any:
         source: TensorBase = values[0]
@@ -261,6 +269,8 @@ class OpCore(OpBase):
             self._record_view(plan, state, values, (out,))
         elif out.base is not None and out.base.record is not None:
             note_bare_view(out)
+        if modes.ring is not None:
+            modes.ring.viewed(plan, state.code, state.instruction)
         return out
 
     def _distance(self, starts: Any, steps: Any) -> int:
@@ -283,6 +293,8 @@ class OpCore(OpBase):
         elif source.record is not None or source.base is not None:
             for out in outs:
                 note_bare_view(out)
+        if modes.ring is not None:
+            modes.ring.viewed(plan, state.code, state.instruction)
         return outs if plan.outputs != 1 else outs[0]
 
     def _alias(self, source: TensorBase, spec: Spec, offset: int, tracked: Any) -> TensorBase:
@@ -362,3 +374,24 @@ def note_bare_view(view: TensorBase) -> None:
         record = GradRecord()
         record.generation = base.record.generation
         view.record = record
+
+
+def watched_block(backend: Backend, nbytes: int) -> int:
+    """A block for somebody who listens, or a profile that counts its time for the allocator."""
+    ring: Ring | None = modes.ring
+    if ring is None or modes.listeners is not None:
+        return traced_allocation(backend, nbytes)
+    ring.switch(ALLOCATION)
+    # Until the launch begins, making the tensor around it counts too: a look at the clock less.
+    return backend.memory.allocate(nbytes)
+
+
+def watched_record(plan: Plan, values: Any, outs: tuple[Any, ...], state: ModeState) -> None:
+    """Record a call on the tape for somebody who listens, or a profile."""
+    ring: Ring | None = modes.ring
+    if ring is None or modes.listeners is not None:
+        traced_record(plan.rule, values, outs, state)
+        return
+    ring.switch(TAPE)
+    tape.record_plan(plan, values, outs, state)
+    ring.switch(ring.outside)

@@ -1,5 +1,6 @@
 from slipstream.core.vocab.records cimport Plan, TensorBase
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Tape
 from slipstream.core.launch.door cimport LaunchDoor
 from slipstream.core.dispatch.carrying cimport OpCore
@@ -32,3 +33,5 @@ cdef class Op(OpCore):
 
 cdef object _part(OpCore op, Py_ssize_t place, object value)
 cdef object _note_recent(Op op, Plan plan, object left, object right, int flags)
+cdef object _record_short(
+    Plan plan, tuple operands, tuple tail, TensorBase out, ModeState state)

@@ -22,20 +22,21 @@ from slipstream.core.dispatch.signature import (
     TENSOR_OR_NUMBER,
     TENSORS,
 )
-from slipstream.core.dispatch.tracing import emit_plan
+from slipstream.core.dispatch.tracing import begin_planning, emit_plan, end_planning
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.launch.waiting import note_plan
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import KERNEL, VIEW, Plan, TensorBase
+from slipstream.core.vocab.ring import TAPE, Ring
 from slipstream.core.vocab.settings import settings
 
 if not cython.compiled:
     from slipstream.core.dispatch import quick
 
-__all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Tape",
-           "plan_table", "wiring"]
+__all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Ring",
+           "Tape", "plan_table", "wiring"]
 
 
 class PlanTable:
@@ -172,7 +173,7 @@ class Op(OpCore):
         out: TensorBase = self._new(plan.out_spec, plan.backend)
         door.submit(plan, (out, a), ())
         if flags and plan.rule is not None:
-            tape.record_short(plan, (a,), self.tails[1], out, state)
+            _record_short(plan, (a,), self.tails[1], out, state)
         return out
 
     def _first_call1(self, key: tuple[Any, ...], state: ModeState, a: Any) -> Any:
@@ -231,7 +232,7 @@ class Op(OpCore):
         else:
             door.submit(plan, (out, b), (a,))
         if flags and plan.rule is not None:
-            tape.record_short(plan, (a, b), self.tails[2], out, state)
+            _record_short(plan, (a, b), self.tails[2], out, state)
         return out
 
     def _first_call2(self, key: tuple[Any, ...], state: ModeState, a: Any, b: Any) -> Any:
@@ -320,10 +321,12 @@ class Op(OpCore):
             plan = found
             plan.used = True
             return plan
+        begun = begin_planning()
         try:
             plan = self.builder.plan(self, state, values, target, form, key[self.count])
         except Exception as failure:
             raise wiring.shortened(failure)  # noqa: B904
+        end_planning(self, begun)
         plan_table.made += 1
         note_plan(values, plan)
         if plan.key is None:
@@ -393,6 +396,18 @@ class Op(OpCore):
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)
+
+
+def _record_short(plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],
+                  out: TensorBase, state: ModeState) -> None:
+    """Record a call on the tape, its time counted while a profile is on."""
+    ring: Ring | None = modes.ring
+    if ring is None:
+        tape.record_short(plan, operands, tail, out, state)
+        return
+    ring.switch(TAPE)
+    tape.record_short(plan, operands, tail, out, state)
+    ring.switch(ring.outside)
 
 
 def _note_recent(op: Op, plan: Plan | None, left: Any, right: Any, flags: int) -> None:

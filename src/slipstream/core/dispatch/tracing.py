@@ -7,7 +7,9 @@ from typing import Any
 
 from slipstream.core.engine.tape import tape
 from slipstream.core.launch.door import emit
+from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Node
+from slipstream.core.vocab.ring import DISPATCH, PLAN, PLANNING, SPAN
 
 
 def reserved_bytes(memory: Any) -> int:
@@ -46,3 +48,35 @@ def traced_record(rule: Any, values: Any, outs: tuple[Any, ...], state: Any) -> 
 def emit_plan(plan: Any, start: int, made: bool) -> None:
     """Tell that a call's plan was found or made."""
     emit("plan", plan.op.name, start, time.perf_counter_ns(), {"plan": plan, "made": made})
+
+
+def begin_planning() -> tuple[int, int] | None:
+    """A plan is about to be made, and its kernel compiled; None while no profile is on."""
+    ring = modes.ring
+    return None if ring is None else (ring.switch(PLANNING), ring.now())
+
+
+def end_planning(op: Any, begun: tuple[int, int] | None) -> None:
+    """It was made."""
+    ring = modes.ring
+    if ring is None or begun is None:
+        return
+    ring.switch(begun[0])
+    state = modes.current()
+    ring.write(PLAN, ring.name_of(op.name), ring.site_of(state.code, state.instruction), begun[1],
+               ring.now(), 0)
+
+
+def profiled_compound(op: Any, values: Any) -> Any:
+    """Call the function of a compound op as a span of the profile; what it calls lies inside."""
+    ring: Any = modes.ring
+    state = modes.current()
+    site = ring.site_of(state.code, state.instruction)
+    start = ring.entered or ring.now()
+    before = ring.surround(DISPATCH)
+    try:
+        return op.function(*values)
+    finally:
+        ring.entered = 0
+        ring.surround(before)
+        ring.write(SPAN, ring.name_of(op.name), site, start, ring.now(), 0)

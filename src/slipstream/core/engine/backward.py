@@ -19,6 +19,7 @@ from slipstream.core.vocab.autocast import AWAKE
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
+from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
 __all__ = ["GradRecord", "Rule", "Tape", "Walk", "run_backward"]
 
@@ -333,6 +334,9 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
     awake = state.special & AWAKE
     state.special -= awake
     site = (state.code, state.instruction)
+    ring = modes.ring
+    outside = PYTHON if ring is None else ring.surround(TAPE)
+    begun = 0 if ring is None else ring.last
     try:
         roots = _start(walk, tensors, grads)
         walk.count(list(roots))
@@ -346,6 +350,9 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         state.special |= awake
         state.code, state.instruction = site
         door.boundary()
+        if ring is not None:
+            ring.surround(outside)
+            ring.write(SPAN, ring.name_of("backward"), ring.site_of(*site), begun, ring.now(), 0)
     return [walk.wanted.get(edge) if edge is not None else None for edge in edges]
 
 

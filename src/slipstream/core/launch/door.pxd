@@ -1,5 +1,6 @@
 from slipstream.core.vocab.records cimport Backend, Kernel, Memory, Plan, Storage, TensorBase
-from slipstream.core.vocab.modes cimport ModeTable
+from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.vocab.ring cimport Ring
 
 cdef ModeTable modes
 
@@ -13,3 +14,4 @@ cdef class LaunchDoor:
     cpdef object settle(self, tuple operands)
     cpdef object settle_storage(self, Storage storage)
     cpdef object submit(self, Plan plan, tuple operands, tuple numbers)
+    cpdef object _profiled(self, Plan plan, tuple operands, tuple numbers)

@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import cython
+
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.events import TraceEvent
-from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.modes import ModeState, modes
 from slipstream.core.vocab.records import Backend, Kernel, Memory, Plan, Storage, TensorBase, owners
+from slipstream.core.vocab.ring import Ring
 
-__all__ = ["ImmediateBackend", "Kernel", "LaunchDoor", "Storage", "TensorBase", "backend_of",
-           "door", "register_backend"]
+__all__ = ["ImmediateBackend", "Kernel", "LaunchDoor", "ModeState", "Ring", "Storage", "TensorBase",
+           "backend_of", "door", "register_backend"]
 
 
 class ImmediateBackend(Backend):
@@ -86,6 +89,9 @@ class LaunchDoor:
         if modes.listeners is not None:
             self._traced(plan, operands, numbers)
             return
+        if modes.ring is not None:
+            self._profiled(plan, operands, numbers)
+            return
         if plan.backend.immediate:
             if self.pending:
                 self.settle(operands)
@@ -112,6 +118,21 @@ class LaunchDoor:
         """A point at which a loop repeats itself: the end of backward, of an optimizer's step."""
         for backend in self.windowed:
             backend.boundary()
+
+    def _profiled(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        ring: Ring | None = modes.ring
+        if ring is None:
+            return
+        state: ModeState = modes.current()
+        start: cython.longlong = ring.begin(plan, plan.backend.immediate)
+        name: cython.Py_ssize_t = ring.launching
+        if plan.backend.immediate:
+            if self.pending:
+                self.settle(operands)
+            plan.kernel.run(plan, operands, numbers)
+        else:
+            plan.backend.submit(plan, operands, numbers)
+        ring.finish(name, state.code, state.instruction, start)
 
     def _traced(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         start = time.perf_counter_ns()

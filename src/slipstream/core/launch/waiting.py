@@ -20,6 +20,7 @@ from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.errors import SyncError, explain, restate
 from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import KERNEL, Plan, TensorBase
+from slipstream.core.vocab.ring import WAIT, WAITING
 
 # What becomes of a wait: nothing, a warning, an error.
 DEFAULT, WARN, ERROR = range(3)
@@ -126,12 +127,19 @@ def host_waits(device: Device, reason: str, act: Callable[..., Any], *arguments:
     mode = watching.mode if asking.mode is None else asking.mode
     if mode and not bound:
         object_to(mode, name, device, mend_of(name, reason))
+    ring = modes.ring
+    layer = 0 if ring is None else ring.switch(WAITING)
+    begun = 0 if ring is None else ring.now()
     start = time.perf_counter_ns()
     try:
         return act(*arguments)
     finally:
         end = time.perf_counter_ns()
         watching.count(watching.waits, name, device, (end - start, nbytes))
+        if ring is not None:
+            ring.switch(layer)
+            ring.write(WAIT | (device.index or 0) << 8, ring.name_of(name),
+                       ring.site_of(state.code, state.instruction), begun, ring.now(), nbytes)
         if modes.listeners is not None:
             emit("wait", name, start, end, {"device": str(device)})
 

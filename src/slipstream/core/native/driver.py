@@ -66,6 +66,15 @@ class Told:
     def on_idle(self, look: Any) -> None:
         """Call ``look()`` for each millisecond of virtual time in which the host is idle."""
 
+    def tell_work(self, listener: Any) -> bool:
+        """Call ``listener(action, site, stream, begin, end, replayed)``, in ns, for each piece of
+        work that ran; None: no more.  Whether the driver does that."""
+        return False
+
+    def host_clock(self) -> Any:
+        """The host's virtual clock; None where time is real."""
+        return None
+
     def host_touch(self, address: int, nbytes: int, write: bool) -> None:
         """The host is about to read or write memory that pending work may use."""
 

@@ -1,3 +1,5 @@
+from slipstream.core.vocab.ring cimport Ring
+
 cdef extern from *:
     """
     #include <string.h>
@@ -53,6 +55,7 @@ cdef class ModeTable:
     cdef unsigned long long _last_thread
     cdef ModeState _last
     cdef public object listeners
+    cdef public Ring ring
     cdef public str root
     cpdef ModeState current(self)
     cpdef void note_site(self, ModeState state)

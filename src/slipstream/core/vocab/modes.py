@@ -12,6 +12,9 @@ from typing import Any
 import cython
 
 from slipstream.core.vocab.events import Listener
+from slipstream.core.vocab.ring import Ring
+
+__all__ = ["ROOT", "ModeState", "ModeTable", "Ring", "decode_site", "modes"]
 
 # The .pxd declares the C functions.
 # mypy: disable-error-code="name-defined"
@@ -51,13 +54,17 @@ class ModeState:
 
 
 class ModeTable:
-    """Finds the running thread's `ModeState`; a singleton, `modes`."""
+    """Finds the running thread's `ModeState`; a singleton, `modes`.
+
+    ``listeners`` get every trace event; ``ring`` is the profiler's, None while none is on.
+    """
 
     _by_thread: dict[int, ModeState]
     _local: threading.local
     _last_thread: int
     _last: ModeState
     listeners: list[Listener] | None
+    ring: Ring | None
     root: str
 
     def __init__(self) -> None:
@@ -66,6 +73,7 @@ class ModeTable:
         self._last_thread = 0
         self._last = ModeState()
         self.listeners = None
+        self.ring = None
         self.root = ROOT
 
     def current(self) -> ModeState:
@@ -93,6 +101,8 @@ class ModeTable:
 
     def note_site(self, state: ModeState) -> None:
         """Store the innermost frame outside slipstream as (code, instruction offset)."""
+        if self.ring is not None:
+            self.ring.enter()
         if cython.compiled:
             instruction: cython.int = 0
             code = slip_site(self.root, state.code, cython.address(instruction))  # noqa: F821

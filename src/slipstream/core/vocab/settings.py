@@ -83,7 +83,8 @@ class Settings:
 
     core: ``compiled`` (use the compiled core where it was built) or ``uncompiled`` (run the same
         sources as plain Python).  SLIPSTREAM_CORE.
-    debug: 0 to 5, how much the runtime tells on standard error.  SLIPSTREAM_DEBUG.
+    debug: 0 to 5, how much the runtime tells on standard error: 1 op and device, 2 kernel and
+        time, 3 source, 4 plan and allocation, 5 every rewriting.  SLIPSTREAM_DEBUG.
     plans: how many plans are kept before the least recently used are dropped.
         SLIPSTREAM_PLANS.
     delay_seed: seed of the order in which the ``delay`` device runs the work of its streams.

@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.profiling import profiling, span
 from slipstream.utils.data.crew import Crew
 from slipstream.utils.data.pinning import pin_memory
 from slipstream.utils.data.workers import RESUME, Ended, Failure, Fetcher, Job
@@ -37,6 +38,12 @@ class Round:
         return len(self.loader._index_sampler)
 
     def __next__(self) -> Any:
+        if not profiling():
+            return self._next()
+        with span("DataLoader", data=True):
+            return self._next()
+
+    def _next(self) -> Any:
         batch = self.next_batch()
         self.given += 1
         promised = self.loader._promised

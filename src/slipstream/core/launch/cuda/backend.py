@@ -225,7 +225,11 @@ class CudaBackend(Backend):
         self.counts.launches += 1
         queue.sequence += 1
         self.counts.alone("not capturable", [Named(name)])
+        ring = mode_table.ring
+        begun = None if ring is None else ring.timer.begin(queue)
         call(queue.stream)
+        if ring is not None:
+            ring.timer.called(queue, name, begun)
 
     def error_slot(self) -> int:
         """Where kernels of this device write a bad index."""
@@ -291,6 +295,10 @@ class CudaBackend(Backend):
         if forks.forked:
             forks.refuse()
         self.driver.use(self.context)
+        if mode_table.ring is not None:
+            state: ModeState = mode_table.current()
+            # The simulated driver keeps it with each piece of work.
+            self.driver.site = (state.code, state.instruction)
 
     def sent(self, window: Window) -> None:
         """Keep the sites of a window that was sent."""

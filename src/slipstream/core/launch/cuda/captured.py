@@ -6,10 +6,12 @@ import contextlib
 from typing import Any, NamedTuple
 
 from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.launch.cuda.timing import Work
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.launch.door import door
 from slipstream.core.memory.pools import Pool
 from slipstream.core.native.driver import DriverError
+from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
 
 
@@ -106,7 +108,12 @@ class CapturedGraph:
         self.draw()
         for storage in self.hosts:
             backend.pins().follow(queue, storage)
+        ring = modes.ring
+        begun = None if ring is None else ring.timer.begin(queue)
         backend.hot.launch_graph(self.executable, queue.stream)
+        if ring is not None:
+            work = Work(self.launches, self.sites, (), "", ())
+            ring.timer.sent(queue, work, begun)
         queue.sequence += 1
         self.used[queue.number] = queue.sequence
         self.count()

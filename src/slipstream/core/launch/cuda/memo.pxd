@@ -8,8 +8,10 @@ cdef class Window:
     cdef public list ends
     cdef public list sites
     cdef public list moments
+    cdef public list traces
     cdef public unsigned long long key
     cdef public Py_ssize_t drained
+    cpdef object clear(self)
 
 cdef class Graph:
     cdef public list launches

@@ -35,7 +35,8 @@ class Window:
     """Launches in the order in which they were recorded.
 
     ``ends`` holds, for each launch, where its argument words end; ``key`` is the hash of the
-    sequence of kernels; ``drained`` counts the launches that went out before the window's end.
+    sequence of kernels; ``drained`` counts the launches that went out before the window's end;
+    ``traces`` names the op of each launch while a profile is on, and is None otherwise.
     """
 
     launches: list[Launch]
@@ -43,15 +44,22 @@ class Window:
     ends: list[int]
     sites: list[Any]
     moments: list[int]
+    traces: list[int] | None
     key: int
     drained: int
 
     def __init__(self) -> None:
-        self.launches = []
         self.words = Words()
+        self.clear()
+
+    def clear(self) -> None:
+        """Empty it; others may hold the lists that it had."""
+        self.launches = []
+        self.words.clear()
         self.ends = []
         self.sites = []
         self.moments = []
+        self.traces = None
         self.key = 0
         self.drained = 0
 

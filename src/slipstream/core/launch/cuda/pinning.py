@@ -13,6 +13,7 @@ from slipstream.core.launch.door import door
 from slipstream.core.launch.waiting import host_waits
 from slipstream.core.memory.pinned import PinnedAllocator
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST
+from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage, owners
 
 
@@ -71,7 +72,10 @@ class Pinning:
         queue.send("copy")
         backend.enter()
         queue.sequence += 1
-        backend.driver.copy(target, source, nbytes, kind, queue.stream)
+        if modes.ring is None:
+            backend.driver.copy(target, source, nbytes, kind, queue.stream)
+        else:
+            modes.ring.timer.copy(backend.driver, target, source, nbytes, kind, queue.stream)
         self.note(queue, [storage])
 
     def note(self, queue: Queue, storages: list[Storage]) -> None:

@@ -4,6 +4,7 @@ from slipstream.core.launch.cuda.words cimport Words
 from slipstream.core.native.beats cimport Beat
 from slipstream.core.native.hot cimport HotCalls
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.vocab.records cimport Spec, Storage, TensorBase
 
 cdef ModeTable modes
@@ -48,3 +49,5 @@ cdef class Queue:
     cpdef object drain(self)
     cpdef bint tick(self) except -1
     cpdef object watch_drain(self)
+
+cdef object note_trace(Window window, ModeState state)

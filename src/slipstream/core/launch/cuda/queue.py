@@ -15,6 +15,7 @@ import cython
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.memo import Graph, Memo, Window
+from slipstream.core.launch.cuda.timing import Work
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.launch.cuda.words import MASK, Words
 from slipstream.core.native.beats import Beat
@@ -22,8 +23,9 @@ from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Spec, Storage, TensorBase
+from slipstream.core.vocab.ring import Ring
 
-__all__ = ["Beat", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Spec",
+__all__ = ["Beat", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Ring", "Spec",
            "Storage", "Window", "Words"]
 
 # A window has at least and at most so many launches where its content decides.
@@ -192,6 +194,8 @@ class Queue:
         window.sites.append(state.instruction)
         if self.simulated:
             window.moments.append(self.driver.moment)
+        if modes.ring is not None:
+            note_trace(window, state)
         mark: cython.ulonglong = launch.mark
         key: cython.ulonglong = window.key
         prime: cython.ulonglong = 1099511628211
@@ -261,13 +265,7 @@ class Queue:
         """An empty window: the one that was sent before the last, used again."""
         window: Window = self.spare
         self.spare = Window()
-        window.launches = []
-        window.words.clear()
-        window.ends = []
-        window.sites = []
-        window.moments = []
-        window.key = 0
-        window.drained = 0
+        window.clear()
         return window
 
     def dispatch(self, window: Window, reason: str) -> None:
@@ -303,7 +301,11 @@ class Queue:
         else:
             # The simulated driver counts them itself.
             self.hot.graph_kernel_nodes += count
+        ring: Ring | None = modes.ring
+        begun = None if ring is None else ring.timer.begin(self)
         self.hot.launch_graph(graph.executable, self.stream)
+        if ring is not None:
+            ring.timer.sent(self, work_of(window, 0, count, ""), begun)
         graph.used = self.counts.windows
         self.counts.launches += count
         self.counts.replayed += count
@@ -358,6 +360,9 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     window.drained += len(rest)
     queue.counts.launches += len(rest)
     queue.counts.alone(reason, rest)
+    ring: Ring | None = modes.ring
+    work = None if ring is None else work_of(window, place, len(rest), reason)
+    begun = None if ring is None else ring.timer.begin(queue)
     for each in rest:
         launch = each
         end: cython.Py_ssize_t = window.ends[place]
@@ -367,6 +372,8 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
         queue.hot.launch(launch.function, launch.shape, queue.stream, block)
         start = end
         place += 1
+    if ring is not None:
+        ring.timer.sent(queue, work, begun)
     if queue.simulated:
         # What comes next is checked against the blocks of its own moment.
         queue.driver.stamp = None
@@ -391,6 +398,8 @@ def mended(window: Window, simulated: bool) -> int:
     for steps, kept in ((window.launches, count), (window.ends, count),
                         (window.sites, 2 * count), (window.moments, count)):
         del steps[kept:]
+    if window.traces is not None:
+        del window.traces[count:]
     window.words.cut(window.ends[-1] if count else 0)
     mark = window.key = 0
     for launch in window.launches:
@@ -402,6 +411,28 @@ def mended(window: Window, simulated: bool) -> int:
 def mixed(key: int, mark: int) -> int:
     """The hash of a sequence of kernels and one more."""
     return (key * 1099511628211 + mark) & MASK
+
+
+def note_trace(window: Window, state: ModeState) -> None:
+    """Note the op and line of the last launch in one word: a profile is on."""
+    ring: Ring | None = modes.ring
+    if window.traces is None:
+        window.traces = []
+    if ring is not None:
+        site: cython.longlong = ring.site_of(state.code, state.instruction)
+        window.traces.append(ring.launching + (site << 32))
+
+
+def work_of(window: Window, first: int, count: int, reason: str) -> Work:
+    """What a profile keeps of launches that go out; ``reason``: why alone, empty for a graph."""
+    last = window.ends[first + count - 1]
+    start = window.ends[first + count - 2] if first + count > 1 else 0
+    traces = window.traces or []
+    # A profile may have begun in the middle of the window.
+    traces = [0] * (len(window.launches) - len(traces)) + traces
+    return Work(window.launches[first:first + count],
+                window.sites[2 * first:2 * (first + count)],
+                tuple(traces[first:first + count]), reason, window.words.take(start, last - start))
 
 
 def stamps_of(window: Window) -> list[Any]:

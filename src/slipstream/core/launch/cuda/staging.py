@@ -12,6 +12,7 @@ import numpy as np
 from slipstream.core.launch.waiting import host_waits
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, Driver, DriverError
 from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.modes import modes
 
 # A piece of pinned memory; a larger copy goes in several.
 PIECE = 4 << 20
@@ -61,7 +62,10 @@ class Staging:
     def copy(self, piece: Piece, target: int, source: int, nbytes: int, how: tuple[str, int]
              ) -> None:
         """Submit a piece's copy; ``how``: its kind and stream."""
-        self.driver.copy(target, source, nbytes, *how)
+        if modes.ring is None:
+            self.driver.copy(target, source, nbytes, *how)
+        else:
+            modes.ring.timer.copy(self.driver, target, source, nbytes, *how)
         self.driver.record_event(piece.event, how[1])
         piece.used = True
 

@@ -1,59 +1,352 @@
-"""How long the device takes for windows, by events around each of them."""
+"""Device times for a profile: each kernel and copy becomes a record with its op and line.
+
+On the simulated driver every piece of work tells its virtual time.  On a card, events before and
+after each window give the window's time; its kernels share it by the bytes that their ops read
+and write, and say so (`ESTIMATED`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
-# So many windows may be under way before the oldest are looked at.
-OPEN = 64
+from slipstream.core.launch.door import door
+from slipstream.core.native.driver import TO_DEVICE, TO_HOST, DriverError
+from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.records import Plan
+from slipstream.core.vocab.ring import COPY, DRIVER, FILL, KERNEL, LOW, SEND, exported_at
+
+# Bits of a record's ``where``, above the device (8 bits) and the stream (16 bits).
+REPLAYED, ESTIMATED = 1 << 32, 1 << 33
+# A kernel's time is reckoned as this and its bytes at this many a nanosecond.
+KERNEL_NS, BYTES_A_NS = 1500, 2500
+# Windows whose parts are kept.
+MOST_KNOWN = 4096
+# A stream was empty where an event happened no later than so many ns after it was recorded.
+EMPTY = 10_000
+# Timed spans whose events are not done yet; with more, the host looks at the oldest.
+MOST_PENDING = 2048
+# Nanoseconds after which spans are measured from a newer event: the driver tells 32-bit floats.
+REBASE = 200_000_000
+LIBRARY = "library call"
+COPY_NAMES = {TO_DEVICE: "copy to device", TO_HOST: "copy to host"}
 
 
-class WindowTimer:
-    """Measures the windows of a device's queues.
+class Work(NamedTuple):
+    """Launches that go out: what a window holds of them, and why they go alone.
 
-    ``replayed`` and ``single``: [launches, microseconds] of windows that went out as one graph and
-    of those whose launches went out one by one, where the gaps between these count too.
+    ``traces``: op and line of each in one word, 0 for what was recorded before the profile; none
+    for a captured graph.  ``words``: the argument words of the last, one of which may be memory
+    that was handed out.
     """
 
-    def __init__(self, driver: Any) -> None:
+    launches: list[Any]
+    sites: list[Any]
+    traces: tuple[int, ...]
+    reason: str
+    words: tuple[int, ...]
+
+
+class Parts(NamedTuple):
+    """The records that a span becomes: see `Ring.write_parts`; the ns that they are reckoned to.
+
+    ``kept``: a list whose address is the key.
+    """
+
+    rows: list[tuple[int, int, int, int, float, float]]
+    cost: float
+    site: int
+    kept: Any
+
+
+class Span(NamedTuple):
+    """Work between two events, which the host recorded ``host`` ns apart, from ``begun`` on."""
+
+    first: int
+    last: int
+    parts: Parts
+    where: int
+    begun: int
+    host: int
+
+    def busy(self, start: int, end: int) -> float:
+        """How much of the span from start to end its kernels took.
+
+        Where the stream was empty, the span begins before the first launch arrives, and launches
+        that arrive one by one leave gaps, which events cannot tell from kernels: there kernels
+        take what they are reckoned to, within what the host's time leaves room for.
+        """
+        span = float(end - start)
+        if self.where & REPLAYED or start - self.begun > EMPTY:
+            return span
+        most = max(span - self.host / len(self.parts.rows), 0.0)
+        least = max(span - self.host, 0.0)
+        return most if 2 * least > self.host else min(max(self.parts.cost, least), most)
+
+
+class Begun(NamedTuple):
+    """A send that is under way: the layer before it, when it began, the event before the work."""
+
+    layer: int
+    start: int
+    event: int
+
+
+class Clock:
+    """Turns the events of one device into host time: ``base`` happened at ``at`` ns."""
+
+    def __init__(self, driver: Any, stream: int, now: Any) -> None:
         self.driver = driver
-        self.idle: list[tuple[int, int]] = []
-        self.open: deque[tuple[tuple[int, int], int, bool]] = deque()
-        self.replayed = [0, 0.0]
-        self.single = [0, 0.0]
+        self.base = driver.create_event(timing=True)
+        before = now()
+        driver.record_event(self.base, stream)
+        driver.wait_event(self.base)
+        # It happened somewhere between.
+        self.at: int = (before + now()) // 2
 
-    def timed(self, queue: Any, window: Any, reason: str) -> None:
-        """Hand a window to the driver between two events."""
-        if queue.capture is not None:
-            queue.dispatch(window, reason)
+    def of(self, event: int) -> int:
+        """When an event that is done happened."""
+        return self.at + int(self.driver.elapsed(self.base, event) * 1e6)
+
+
+class Timer:
+    """Writes device records into a ring; ``modes.ring.timer`` while a profile is on.
+
+    ``wanted``: whether devices are timed; ``told``: no events are needed, as the driver tells of
+    each piece of work, or nobody wants to know; ``lost``: launches that could not be timed.
+    """
+
+    def __init__(self, ring: Any, by_events: bool = False, wanted: bool = True) -> None:
+        self.ring = ring
+        self.wanted = wanted
+        self.by_events = by_events
+        self.driver: Any = None
+        self.told = False
+        self.clocks: dict[int, Clock] = {}
+        # Events that may be used again, by device.
+        self.free: dict[int, list[int]] = {}
+        self.pending: deque[Span] = deque()
+        self.lost = 0
+        # What a kernel at a line belongs to, by (line, kernel's name).
+        self.origin: dict[tuple[int, str], int] = {}
+        self.streams: dict[int, int] = {}
+        self.known: dict[Any, Parts] = {}
+        # Called after each send: what a profile of memory notes.
+        self.sample: Any = None
+
+    # -- sends --
+
+    def begin(self, queue: Any) -> Begun:
+        """A queue is about to send."""
+        if self.driver is None:
+            self.attach(queue.driver)
+        layer = self.ring.switch(DRIVER)
+        where = self.where_of(queue)
+        event = 0 if self.told else self.mark(queue.stream, where)
+        return Begun(layer, self.ring.now(), event)
+
+    def attach(self, driver: Any) -> None:
+        """The first use of a driver in this profile."""
+        self.driver = driver
+        self.told = not self.wanted or (not self.by_events and driver.tell_work(self.ran))
+
+    def where_of(self, queue: Any) -> int:
+        """The device and stream of a queue as they stand in a record."""
+        where: int = queue.owner.ordinal | queue.number << 8
+        self.streams[queue.stream] = where
+        return where
+
+    def place_of(self, stream: int) -> int:
+        """The device and stream of a driver's handle."""
+        if stream not in self.streams:
+            for backend in door.windowed:
+                each: Any = backend
+                for queue in each.queues:
+                    self.where_of(queue)
+        return self.streams.get(stream, 0)
+
+    def sent(self, queue: Any, work: Work, begun: Begun) -> None:
+        """It sent these launches."""
+        ring, end = self.ring, self.ring.now()
+        where = self.streams[queue.stream] | (0 if work.reason else REPLAYED)
+        parts = self.parts_of(work, where)
+        ring.write(SEND | where << 8, ring.name_of(self.text_of(work)), parts.site, begun.start,
+                   end, len(parts.rows))
+        self.timed(queue.stream, parts, begun, where)
+        if self.sample is not None:
+            self.sample()
+        ring.switch(begun.layer)
+
+    def parts_of(self, work: Work, where: int) -> Parts:
+        """What launches become; known again where the same ones of the same lines go out."""
+        if 0 in work.traces:
+            return self.make_parts(work, where)
+        key = (work.traces or id(work.launches), where)
+        found = self.known.get(key)
+        if found is None:
+            if len(self.known) >= MOST_KNOWN:
+                self.known.clear()
+            found = self.known[key] = self.make_parts(work, where)
+        return found
+
+    def make_parts(self, work: Work, where: int) -> Parts:
+        """What launches become."""
+        ring, items = self.ring, []
+        for place, launch in enumerate(work.launches):
+            trace = work.traces[place] if work.traces else 0
+            site = trace >> 32 or ring.site_of(*work.sites[2 * place:2 * place + 2])
+            self.origin.setdefault((site, launch.name), trace & LOW)
+            op = self.origin[site, launch.name]
+            cost = KERNEL_NS + plan_bytes(ring.names[op]) / BYTES_A_NS
+            items.append((KERNEL, ring.name_of(launch.name), site, op, cost))
+        return shared(items, where, work.launches)
+
+    def text_of(self, work: Work) -> str:
+        """Why launches went alone, with the line where their memory was handed out."""
+        if work.reason != "exported storage":
+            return work.reason or "replayed"
+        site = exported_at(work.words)
+        return work.reason if site is None else f"{work.reason}\n{self.ring.site_of(*site)}"
+
+    def called(self, queue: Any, name: str, begun: Begun) -> None:
+        """A library call went out alone."""
+        state = modes.current()
+        site = self.ring.site_of(state.code, state.instruction)
+        number = self.ring.name_of(name)
+        self.origin.setdefault((site, LIBRARY), self.ring.launching)
+        where = self.streams[queue.stream]
+        self.ring.write(SEND | where << 8, self.ring.name_of("not capturable"), site, begun.start,
+                        self.ring.now(), 1)
+        parts = shared([(KERNEL, number, site, self.ring.launching, 1.0)], where)
+        self.timed(queue.stream, parts, begun, where)
+        self.ring.switch(begun.layer)
+
+    def copy(self, driver: Any, *arguments: Any) -> None:
+        """Make a copy: `Driver.copy`'s arguments."""
+        if self.driver is None:
+            self.attach(driver)
+        _, _, nbytes, kind, stream = arguments
+        layer, where = self.ring.switch(DRIVER), self.place_of(stream)
+        begun = Begun(layer, self.ring.now(), 0 if self.told else self.mark(stream, where))
+        driver.copy(*arguments)
+        state = modes.current()
+        site = self.ring.site_of(state.code, state.instruction)
+        name = self.ring.name_of(COPY_NAMES.get(kind, "copy"))
+        # A copy of pageable memory keeps the host: its time is not that of a launch.
+        parts = shared([(COPY, name, site, nbytes, 1.0)], where | REPLAYED)
+        self.timed(stream, parts, begun, where | REPLAYED)
+        self.ring.switch(layer)
+
+    # -- the simulated driver --
+
+    def ran(self, action: Any, site: Any, *facts: Any) -> None:
+        """A piece of work ran: on a stream, from begin to end (ns), in a graph or not."""
+        stream, begin, end, replayed = facts
+        ring = self.ring
+        number = ring.site_of(*site) if site else 0
+        where = self.place_of(stream.handle) | (REPLAYED if replayed else 0)
+        if action.kind == "copy":
+            name = COPY_NAMES.get(action.direction, "copy")
+            ring.write(COPY | where << 8, ring.name_of(name), number, begin, end, action.nbytes)
+        elif action.kind == "fill":
+            ring.write(FILL | where << 8, ring.name_of("fill"), number, begin, end,
+                       action.width * action.count)
+        else:
+            name = action.function.name if action.kind == "kernel" else LIBRARY
+            ring.write(KERNEL | where << 8, ring.name_of(name), number, begin, end,
+                       self.origin.get((number, name), 0))
+
+    # -- events --
+
+    def mark(self, stream: int, where: int) -> int:
+        """Record an event in a stream; 0 where the driver has none to give."""
+        ordinal = where & 255
+        try:
+            if ordinal not in self.clocks:
+                self.clocks[ordinal] = Clock(self.driver, stream, self.ring.now)
+            free = self.free.setdefault(ordinal, [])
+            event = free.pop() if free else self.driver.create_event(timing=True)
+            self.driver.record_event(event, stream)
+        except DriverError:
+            return 0
+        return int(event)
+
+    def timed(self, stream: int, parts: Parts, begun: Begun, where: int) -> None:
+        """Note work whose time the event behind it will tell."""
+        if self.told or not parts.rows:
             return
-        queue.owner.enter()
-        pair = self.idle.pop() if self.idle else (
-            self.driver.create_event(True, False), self.driver.create_event(True, False))
-        before, launches = queue.counts.replayed, queue.counts.launches
-        self.driver.record_event(pair[0], queue.stream)
-        queue.dispatch(window, reason)
-        self.driver.record_event(pair[1], queue.stream)
-        count = queue.counts.launches - launches
-        self.open.append((pair, count, queue.counts.replayed > before))
-        if len(self.open) > OPEN:
-            self.look()
+        host = self.ring.now() - begun.start
+        last = self.mark(stream, where)
+        if not begun.event or not last:
+            self.lost += len(parts.rows)
+            return
+        self.pending.append(Span(begun.event, last, parts, where, begun.start, host))
+        if len(self.pending) > 16 and (len(self.pending) > MOST_PENDING
+                                       or len(self.pending) % 16 == 0):
+            self.resolve()
 
-    def look(self) -> None:
-        """Add up the windows that are done, the oldest first."""
-        while self.open and self.driver.query_event(self.open[0][0][1]):
-            pair, count, replayed = self.open.popleft()
-            total = self.replayed if replayed else self.single
-            total[0] += count
-            total[1] += self.driver.elapsed(*pair) * 1e3
-            self.idle.append(pair)
+    def resolve(self) -> None:
+        """Write the records of spans that are done, the oldest first."""
+        while self.pending and self.driver.query_event(self.pending[0].last):
+            span = self.pending.popleft()
+            free, clock = self.free[span.where & 255], self.clocks[span.where & 255]
+            try:
+                start, end = clock.of(span.first), clock.of(span.last)
+            except DriverError:
+                self.lost += len(span.parts.rows)
+                continue
+            share = span.busy(start, end) / max(end - start, 1)
+            self.ring.write_parts(span.parts.rows, start, end - start, share)
+            free.append(span.first)
+            if end - clock.at > REBASE:
+                free.append(clock.base)
+                clock.base, clock.at = span.last, end
+            else:
+                free.append(span.last)
 
-    def close(self) -> None:
-        """Add up what is done, and give the events back."""
-        self.look()
-        for pair in [*self.idle, *(each[0] for each in self.open)]:
-            for event in pair:
+    # -- ends --
+
+    def stop(self) -> None:
+        """No more: all work is done."""
+        if self.driver is None:
+            return
+        if self.told:
+            self.driver.tell_work(None)
+            return
+        self.resolve()
+        self.lost += sum(len(span.parts.rows) for span in self.pending)
+        left = [clock.base for clock in self.clocks.values()]
+        left += [event for events in self.free.values() for event in events]
+        left += [event for span in self.pending for event in (span.first, span.last)]
+        self.pending.clear()
+        for event in left:
+            with contextlib.suppress(DriverError):
                 self.driver.destroy_event(event)
-        self.idle.clear()
-        self.open.clear()
+
+
+def shared(items: list[Any], where: int, kept: Any = None) -> Parts:
+    """Work of (kind, name, site, value, cost) as parts of one span, by their costs."""
+    total = sum(item[4] for item in items)
+    flag = ESTIMATED if len(items) > 1 else 0
+    rows, at = [], 0.0
+    for kind, name, site, value, cost in items:
+        rows.append((kind | (where | flag) << 8, name, site, value, at / total,
+                     (at + cost) / total))
+        at += cost
+    return Parts(rows, total, items[-1][2] if items else 0, kept)
+
+
+def plan_bytes(plan: Any) -> int:
+    """Bytes that a plan's operands hold: what its kernels read and write at least."""
+    if not isinstance(plan, Plan):
+        return 0
+    specs = [*plan.out_specs] or [plan.out_spec]
+    parts: list[Any] = list(plan.key or ())
+    while parts:
+        part = parts.pop()
+        if isinstance(part, tuple):
+            parts.extend(part)
+        else:
+            specs.append(part)
+    return sum(getattr(spec, "nbytes", 0) for spec in specs)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from slipstream.core.native.driver import CompileError, Driver, DriverError
+from slipstream.core.native.simulated.clock import HostClock
 from slipstream.core.native.simulated.engine import Engine, engine_for
 from slipstream.core.native.simulated.schedule import Schedule
 from slipstream.core.native.simulated.toolchain import Toolchain
@@ -111,6 +112,15 @@ class Base(Driver):
             self.idle_for(seconds)
             self.schedule.now += seconds * 1e6
             self.schedule.run_due()
+
+    def tell_work(self, listener: Any) -> bool:
+        """Call a function for each piece of work that ran."""
+        self.desk.listener = listener
+        return True
+
+    def host_clock(self) -> HostClock:
+        """The host's virtual clock."""
+        return HostClock(self.schedule)
 
     def on_idle(self, look: Callable[[], Any]) -> None:
         """Call ``look()`` for each millisecond in which the host is idle."""

@@ -67,8 +67,9 @@ class ActionWork(Work):
 
     def step(self, desk: Desk) -> bool:
         """Do it."""
-        self.end = self.ends()
+        begin, self.end = self.begins(), self.ends()
         desk.do(self.action, self.ticket)
+        desk.tell(self.action, self.ticket.site, self.stream, begin, self.end, False)
         return True
 
     def oldest(self) -> int | None:
@@ -124,7 +125,10 @@ class GraphWork(Work):
             return True
         node, self.chosen = self.chosen, -1
         self.ends_of[node] = end
-        desk.do(self.actions[node], self.tickets(node))
+        ticket = self.tickets(node)
+        desk.do(self.actions[node], ticket)
+        begin = end - max(self.actions[node].time() - NODE_GAP, 0.0) * self.stretch
+        desk.tell(self.actions[node], ticket.site, self.stream, begin, end, True)
         for later in self.shape.after[node]:
             self.missing[later] -= 1
             if not self.missing[later]:

@@ -184,6 +184,7 @@ class Desk:
         self.journal: list[tuple[str, Any] | None] = [None]
         self.blocks: dict[int, list[Any]] = {}
         self.failure: BaseException | None = None
+        self.listener: Any = None
         schedule.desk = self
 
     def seed(self) -> int:
@@ -204,6 +205,12 @@ class Desk:
             # A stand-in's own error is raised at the wait; later work still runs.
             self.failure = self.failure or failure
         self.collect((action.label(), ticket.site))
+
+    def tell(self, action: Action, site: Any, stream: Any, *facts: Any) -> None:
+        """Tell who listens of work that ran: ``facts`` are begin and end in µs, and replayed."""
+        begin, end, replayed = facts
+        if self.listener is not None and action.kind != "empty":
+            self.listener(action, site, stream, int(begin * 1000), int(end * 1000), replayed)
 
     def fill_poison(self, address: int, nbytes: int) -> None:
         """Fill fresh memory with what no program should count on."""

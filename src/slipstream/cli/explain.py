@@ -1,0 +1,49 @@
+"""``slipstream explain script.py[:line]``: runs a script and tells what its calls did."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from slipstream.cli import run as run_command
+from slipstream.core.api.tracking import LineExplainer
+
+SUMMARY = "run a script and tell what each op called at a line did, layer by layer"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments: all that follow the script are the script's."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    run_command.add_arguments(parser)
+
+
+def split(text: str) -> tuple[str, int]:
+    """A script and a line from ``script.py:12``; line 0 where none is named."""
+    file, _, line = text.rpartition(":")
+    return (file, int(line)) if file and line.isdigit() else (text, 0)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the script as ``slipstream run`` does; explain behind its output."""
+    arguments.script, line = split(arguments.script)
+    seen = LineExplainer(arguments.script, line)
+    try:
+        with seen:
+            return run_command.run(arguments)
+    finally:
+        sys.stdout.flush()
+        tell(seen, arguments, line)
+
+
+def tell(seen: LineExplainer, arguments: argparse.Namespace, line: int) -> None:
+    """Print the calls."""
+    found = seen.explanation()
+    if arguments.json:
+        print(json.dumps({**found.to_dict(), "counted": seen.counted}, default=str))
+        return
+    where = f"{arguments.script}:{line}" if line else arguments.script
+    print(f"\n{seen.counted:,} calls of ops at {where}")
+    print(found)
+    if seen.counted > len(found.calls):
+        print(f"and {seen.counted - len(found.calls):,} more calls, which are not shown")

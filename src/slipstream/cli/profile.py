@@ -1,0 +1,55 @@
+"""``slipstream profile script.py ARGS``: runs a script and says where its time went."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import slipstream as ss
+from slipstream.cli import run as run_command
+
+SUMMARY = "run a script and say where its time went, and what it is bound by"
+TABLE_ROWS = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments: all that follow the script are the script's."""
+    parser.add_argument("--html", metavar="FILE", help="write a page with timeline and flame graph")
+    parser.add_argument("--trace", metavar="FILE",
+                        help="write a trace for Chrome or Perfetto (.json or .json.gz)")
+    parser.add_argument("--stacks", metavar="FILE", help="write stacks for flame graphs")
+    parser.add_argument("--table", metavar="COLUMN", nargs="?", const="cpu_time_total",
+                        help="print the table of ops too, sorted by a column")
+    parser.add_argument("--records", type=int, default=1 << 18,
+                        help="how many records are kept (262144); older ones are only counted")
+    run_command.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the script as ``slipstream run`` does; print the page of text after its output."""
+    whole = bool(arguments.stacks or arguments.html)
+    seen = ss.profiler.profile(with_stack=whole, profile_memory=bool(arguments.html),
+                               records=max(arguments.records, 1))
+    seen.start()
+    try:
+        return run_command.run(arguments)
+    finally:
+        seen.stop()
+        sys.stdout.flush()
+        tell(seen, arguments)
+
+
+def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> None:
+    """Print the page and write the files that were asked for."""
+    print(f"\n{seen.report()}")
+    if arguments.table:
+        print(seen.key_averages().table(sort_by=arguments.table, row_limit=TABLE_ROWS))
+    if arguments.trace:
+        seen.export_chrome_trace(arguments.trace)
+        print(f"trace: {arguments.trace}")
+    if arguments.stacks:
+        seen.export_stacks(arguments.stacks)
+        print(f"stacks: {arguments.stacks}")
+    if arguments.html:
+        seen.export_html(arguments.html)
+        print(f"page: {arguments.html}")

@@ -1,0 +1,73 @@
+"""What is known of a plan's kernel: geometry, registers, source, and where its launch went."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from slipstream.core.fuse.printing import describe
+from slipstream.core.native.driver import DriverError
+
+
+def launch_facts(plan: Any) -> dict[str, Any]:
+    """Name, device, and on a card: grid, block, shared bytes, registers, stream and window.
+
+    ``bytes`` are those of the operands; ``window``: how many launches wait beside this one to be
+    sent, and how the last ones went out.
+    """
+    name = plan.kernel.name if plan.kernel is not None else "nothing"
+    device = plan.backend.name if plan.backend is not None else ""
+    facts: dict[str, Any] = {"kernel": name, "device": device, "bytes": bytes_of(plan)}
+    launch = plan.binding
+    if hasattr(launch, "grid") and hasattr(launch, "function"):
+        facts.update(name=launch.name, grid=launch.grid, block=launch.block, shared=launch.shared)
+        with contextlib.suppress(DriverError):
+            attributes = plan.backend.driver.function_attributes(launch.function)
+            facts["registers"] = attributes.get("registers", 0)
+    if hasattr(plan.backend, "queues"):
+        queue = plan.backend.queue()
+        facts.update(stream=queue.number, window=window_text(queue))
+    return facts
+
+
+def window_text(queue: Any) -> str:
+    """Where the last launch of a queue is now."""
+    if queue.capture is not None:
+        return "captured by the user"
+    waiting = len(queue.window.launches) - queue.window.drained
+    return f"recorded, {waiting} waiting in the window" if waiting else "sent"
+
+
+def bytes_of(plan: Any) -> int:
+    """Bytes that the operands hold: what a kernel reads and writes at least."""
+    specs = [spec for spec in (plan.out_specs or (plan.out_spec,)) if spec is not None]
+    for part in plan.key or ():
+        specs += part if isinstance(part, tuple) else (part,)
+    return sum(getattr(spec, "nbytes", 0) for spec in specs)
+
+
+def launch_text(facts: dict[str, Any]) -> str:
+    """The facts in a line."""
+    parts = [str(facts.get("name", facts["kernel"]))]
+    if "grid" in facts:
+        parts.append(f"grid {facts['grid']}, block {facts['block']}, {facts['shared']} bytes of "
+                     f"shared memory, {facts.get('registers', '?')} registers")
+    parts.append(f"{facts['bytes']:,} bytes")
+    if "stream" in facts:
+        parts.append(f"stream {facts['stream']}, {facts['window']}")
+    return "; ".join(parts)
+
+
+def source_of(plan: Any) -> str:
+    """A plan's source: CUDA C++ on a card, the program as Python elsewhere; empty for neither."""
+    code = getattr(plan.binding, "code", None)
+    source = getattr(code, "source", "")
+    return str(source) if source else program_of(plan)
+
+
+def program_of(plan: Any) -> str:
+    """What a plan's formula became, after rewriting, as Python; empty where there is none."""
+    traced = getattr(plan.recipe, "traced", None)
+    if traced is None or not hasattr(plan.kernel, "program"):
+        return ""
+    return describe(traced.program, (*traced.operands, *traced.number_names))

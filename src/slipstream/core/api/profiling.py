@@ -1,0 +1,186 @@
+"""A profile's beginning and end, and the spans that the user and the data loader name."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from slipstream.core.api.recording import Recording, decode
+from slipstream.core.launch.cuda.timing import Timer
+from slipstream.core.launch.door import backends, door
+from slipstream.core.native.drivers import drivers
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.modes import ROOT, modes
+from slipstream.core.vocab.ring import DATA, LOADING, MEMORY, SPAN, STEP, WAITING, Ring
+from slipstream.core.vocab.settings import settings
+
+RECORDS = 1 << 18
+# Frames of a stack that are kept.
+DEEPEST = 64
+
+
+class Stacks:
+    """Distinct stacks of the user's frames, by number; 0 is none."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, ...], int] = {}
+        self.frames: list[list[tuple[Any, int]]] = [[]]
+
+    def __call__(self) -> int:
+        """The number of the running stack."""
+        frames: list[tuple[Any, int]] = []
+        key: list[int] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and len(frames) < DEEPEST:
+            code = frame.f_code
+            if not code.co_filename.startswith((ROOT, "<frozen ")):
+                frames.append((code, frame.f_lineno or 0))
+                # Code objects are told apart by address: hashing one walks all of it.
+                key += (id(code), frame.f_lineno or 0)
+            frame = frame.f_back
+        number = self.known.setdefault(tuple(key), len(self.frames))
+        if number == len(self.frames):
+            self.frames.append(frames)
+        return number
+
+    def decoded(self, number: int) -> tuple[tuple[str, int, str], ...]:
+        """A stack as (file, line, function), innermost first."""
+        return tuple((code.co_filename, line, code.co_name) for code, line in self.frames[number])
+
+
+class Session:
+    """One stretch of profiling of this process, seen from the thread that starts it.
+
+    ``records``: how many the ring holds; ``cuda``: whether devices are timed; ``stacks``: whether
+    whole stacks are kept, not lines alone (dearer); ``memory``: whether allocated bytes are noted
+    at steps and sends; ``by_events``: time devices by events where the driver would tell more.
+    """
+
+    def __init__(self, records: int = RECORDS, *, cuda: bool = True, stacks: bool = False,
+                 memory: bool = False, by_events: bool = False) -> None:
+        self.stacks = Stacks() if stacks else None
+        self.memory = memory
+        self.cuda = cuda
+        virtual = drivers.current().host_clock() if cuda and _simulated() else None
+        self.ring = Ring(records, virtual)
+        self.ring.timer = Timer(self.ring, by_events, cuda)
+        self.ring.timer.sample = self.sample if memory else None
+        self.ring.stacks = self.stacks
+        self.begun = 0
+
+    def start(self) -> None:
+        """Begin.  RuntimeError where a profile is on already."""
+        if modes.ring is not None:
+            raise RuntimeError("a profile is already on: stop() it first")
+        _settle()
+        ring = self.ring
+        modes.ring = ring
+        ring.last = self.begun = ring.now()
+        self.sample()
+
+    def stop(self) -> Recording:
+        """Wait for the devices, and return what was seen."""
+        ring = self.ring
+        self.sample()
+        ring.switch(WAITING)
+        try:
+            _finish()
+        finally:
+            ring.switch(ring.outside)
+            modes.ring = None
+            ring.timer.stop()
+        return decode(ring, self.begun, ring.now(), self.stacks)
+
+    def step(self, number: int, start: int) -> int:
+        """Note that a step which began at ``start`` has ended; its end."""
+        now = self.ring.now()
+        name = self.ring.name_of(f"ProfilerStep#{number}")
+        self.ring.write(STEP, name, 0, start, now, number)
+        self.sample()
+        return now
+
+    def sample(self) -> None:
+        """Note how many bytes each card has allocated."""
+        if not self.memory:
+            return
+        ring, now = self.ring, self.ring.now()
+        for device, backend in tuple(backends.items()):
+            if device.type == "cuda":
+                ring.write(MEMORY | (device.index or 0) << 8, ring.name_of(str(device)), 0, now,
+                           now, allocated_bytes(backend))
+
+
+def _simulated() -> bool:
+    """Whether the simulated driver is what stands, or would stand, under CUDA devices."""
+    if drivers.found is not None:
+        return drivers.found.name == "simulated"
+    return settings.driver == "sim" and drivers.available()
+
+
+def _settle() -> None:
+    """Let what was recorded before go out and be done, while windows keep their places."""
+    for backend in door.windowed:
+        each: Any = backend
+        each.drain_all()
+        for queue in tuple(each.queues):
+            if queue.capture is None:
+                each.driver.wait_stream(queue.stream)
+
+
+def _finish() -> None:
+    """Let everything that was submitted be done."""
+    for backend in door.windowed:
+        each: Any = backend
+        each.finish_all()
+
+
+def allocated_bytes(backend: Any) -> int:
+    """Bytes of a card that tensors hold."""
+    return int(getattr(backend.memory, "live_bytes", 0))
+
+
+class span:  # noqa: N801
+    """A scope that is one record of a profile; nothing where none is on.
+
+    ``data``: the time counts for loading data.
+    """
+
+    def __init__(self, name: str, data: bool = False) -> None:
+        self.name = name
+        self.data = data
+        self.ring: Ring | None = None
+        self.start = 0
+        self.outside = 0
+        self.site = 0
+
+    def __enter__(self) -> span:
+        ring = self.ring = modes.ring
+        if ring is None:
+            return self
+        state = modes.current()
+        modes.note_site(state)
+        self.site = ring.site_of(state.code, state.instruction)
+        ring.entered = 0
+        self.outside = ring.surround(LOADING if self.data else ring.outside)
+        self.start = ring.now()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        ring = self.ring
+        if ring is None or modes.ring is not ring:
+            return
+        ring.surround(self.outside)
+        ring.write(DATA if self.data else SPAN, ring.name_of(self.name), self.site, self.start,
+                   ring.now(), 0)
+
+
+def profiling() -> bool:
+    """Whether a profile is on."""
+    return modes.ring is not None
+
+
+def card_of(index: int = 0) -> Any:
+    """What a card offers; None where it was never used."""
+    backend: Any = backends.get(Device("cuda", index))
+    return None if backend is None else backend.driver.properties(index)

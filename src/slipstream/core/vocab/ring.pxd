@@ -1,0 +1,86 @@
+cimport cython
+
+cdef extern from "stdlib.h":
+    void free(void *data) nogil
+
+cdef extern from *:
+    """
+    #include <stdlib.h>
+    #include <string.h>
+    #include <time.h>
+    static CYTHON_INLINE long long slip_nanoseconds(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
+    }
+    static CYTHON_INLINE long long slip_running(void) {
+        return (long long)PyThreadState_GetID(PyThreadState_Get());
+    }
+    static CYTHON_INLINE long long slip_pointer(PyObject *held) {
+        return (long long)(size_t)held;
+    }
+    /* n cells in place of those that are there; the new ones are zero. */
+    static CYTHON_INLINE long long *slip_more_cells(long long *data, Py_ssize_t before,
+                                                    Py_ssize_t n) {
+        long long *wider = (long long *)realloc(data, (size_t)n * 8);
+        if (wider != NULL)
+            memset(wider + before, 0, (size_t)(n - before) * 8);
+        return wider;
+    }
+    """
+    long long slip_nanoseconds()
+    long long slip_running()
+    long long slip_pointer(object held)
+    long long *slip_more_cells(long long *data, Py_ssize_t before, Py_ssize_t n)
+
+@cython.final
+cdef class Cells:
+    cdef readonly Py_ssize_t room
+    cdef public list items
+    cdef long long *data
+    cpdef object widen(self, Py_ssize_t room)
+    cpdef object add(self, Py_ssize_t row, long long duration, long long value)
+    cpdef Py_ssize_t get(self, Py_ssize_t place) except? -1
+
+@cython.final
+cdef class Ring:
+    cdef public Py_ssize_t capacity
+    cdef public Py_ssize_t written
+    cdef public Py_ssize_t launching
+    cdef public int layer
+    cdef public int outside
+    cdef public long long entered
+    cdef public long long last
+    cdef public long long thread
+    cdef public object virtual
+    cdef public object timer
+    cdef public object stacks
+    cdef public list names
+    cdef public list sites
+    cdef public Cells by_site
+    cdef public Cells by_name
+    cdef public Cells layers
+    cdef public Py_ssize_t calls
+    cdef dict _names
+    cdef dict _sites
+    cdef dict _threads
+    cdef object _code
+    cdef int _instruction
+    cdef Py_ssize_t _site
+    cdef Cells _cells
+    cdef Py_ssize_t _place
+    cpdef Py_ssize_t now(self) except? -1
+    cpdef object enter(self)
+    cpdef int switch(self, int layer) except -1
+    cpdef int surround(self, int layer) except -1
+    cpdef Py_ssize_t begin(self, object plan, bint immediate) except? -1
+    cpdef object finish(self, Py_ssize_t name, object code, int instruction, long long start)
+    cpdef object viewed(self, object plan, object code, int instruction)
+    cpdef Py_ssize_t name_of(self, object name) except -1
+    cpdef Py_ssize_t site_of(self, object code, int instruction) except -1
+    cpdef object write(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
+                       long long end, long long value)
+    cpdef object write_parts(self, list parts, Py_ssize_t start, Py_ssize_t length, double share)
+    cdef object _put(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
+                     long long end, long long value)
+    cdef long long _running(self)

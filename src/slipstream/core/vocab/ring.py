@@ -1,0 +1,388 @@
+# cython: nonecheck=False
+"""The profiler's ring: records of one size, and counts by line and layer kept while it is written.
+
+A record is seven words of 8 bytes: kind, thread and name; site and stack; start; end; a value
+(bytes); where it ran; its number.  The oldest are overwritten; what was counted of them stays.
+Nothing here runs, and nothing is allocated, while `modes.ring` is None.
+"""
+
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
+# ruff: noqa: F821
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, NamedTuple
+
+import cython
+
+# Kinds of records.
+OP, VIEW, SPAN, KERNEL, COPY, FILL, WAIT, DATA, SEND, STEP, MEMORY, PLAN = range(12)
+KINDS = 16
+KIND_NAMES = ("op", "view", "span", "kernel", "copy", "fill", "wait", "data", "send", "step",
+              "memory", "plan")
+# Layers of the host: where its time goes.
+PYTHON, DISPATCH, TAPE, ALLOCATION, LAUNCH, DRIVER, HOST_KERNEL, WAITING, LOADING, PLANNING = (
+    range(10))
+LAYERS = ("Python", "dispatch", "tape", "allocation", "launch", "driver", "host kernels",
+          "waits", "data", "making plans")
+WIDTH = 7
+CELL = 3
+# Distinct names and lines that are kept; the rest are counted together as number 0.
+MOST_NAMES = 1 << 18
+OTHER = "(other)"
+LOW = (1 << 32) - 1
+# Device memory that left by address: (address, bytes, code, instruction), the last ones.
+MOST_EXPORTS = 64
+exports: dict[int, tuple[int, Any, int]] = {}
+
+
+class Record(NamedTuple):
+    """A decoded record.  Times in ns; ``name`` and ``site`` are places in the ring's lists."""
+
+    kind: int
+    thread: int
+    name: int
+    site: int
+    stack: int
+    start: int
+    end: int
+    value: int
+    where: int
+    number: int
+
+
+class Cells:
+    """A growing table of 64-bit numbers, zero at first: C memory compiled, a list uncompiled."""
+
+    room: int
+    items: list[int]
+    data: Any
+
+    def __init__(self, room: int) -> None:
+        self.items = []
+        if cython.compiled:
+            self.room = 0
+            self.data = cython.NULL
+        else:
+            self.room = 0
+        self.widen(room)
+
+    def __del__(self) -> None:
+        if cython.compiled:
+            free(self.data)
+            self.data = cython.NULL
+            self.room = 0
+
+    def widen(self, room: cython.Py_ssize_t) -> None:
+        """Make room for so many numbers."""
+        if room <= self.room:
+            return
+        if cython.compiled:
+            data: cython.p_longlong = slip_more_cells(self.data, self.room, room)
+            if data == cython.NULL:
+                raise MemoryError
+            self.data = data
+        else:
+            self.items.extend([0] * (room - self.room))
+        self.room = room
+
+    def add(self, row: cython.Py_ssize_t, duration: cython.longlong,
+            value: cython.longlong) -> None:
+        """Count one more in a row of (count, ns, value)."""
+        place: cython.Py_ssize_t = row * CELL
+        if place + CELL > self.room:
+            self.widen(2 * (place + CELL))
+        if cython.compiled:
+            self.data[place] += 1
+            self.data[place + 1] += duration
+            self.data[place + 2] += value
+        else:
+            self.items[place] += 1
+            self.items[place + 1] += duration
+            self.items[place + 2] += value
+
+    def get(self, place: cython.Py_ssize_t) -> int:
+        """The number at a place; 0 where none was written."""
+        if place >= self.room:
+            return 0
+        if cython.compiled:
+            return self.data[place]
+        return self.items[place]
+
+
+class Ring:
+    """Written at both doors, the allocator, the tape, sends and waits while a profile is on.
+
+    ``written``: records so far; ``launching``: the name of the op whose launches are recorded;
+    ``layer``: what the profiled thread is in, ``outside`` what it is in between ops; ``entered``:
+    when it came to the door; ``virtual``: the clock of the simulated driver, or None; ``timer``:
+    what measures devices; ``stacks``: gives the number of the running stack, or None; ``names``
+    holds strings and plans.
+    """
+
+    capacity: int
+    written: int
+    launching: int
+    layer: int
+    outside: int
+    entered: int
+    last: int
+    thread: int
+    virtual: Any
+    timer: Any
+    stacks: Any
+    names: list[Any]
+    sites: list[tuple[Any, int]]
+    by_site: Cells
+    by_name: Cells
+    layers: Cells
+    calls: int
+    _names: dict[Any, int]
+    _sites: dict[int, int]
+    _threads: dict[int, int]
+    _code: Any
+    _instruction: int
+    _site: int
+    _cells: Cells
+    _place: int
+
+    def __init__(self, capacity: int, virtual: Any = None) -> None:
+        self.capacity = max(capacity, 1)
+        self.written = 0
+        self.launching = 0
+        self.virtual = virtual
+        self.timer = None
+        self.stacks = None
+        self.names = [OTHER]
+        self.sites = [(None, 0)]
+        self.by_site = Cells(64 * KINDS * CELL)
+        self.by_name = Cells(64 * KINDS * CELL)
+        self.layers = Cells(len(LAYERS))
+        self.calls = 0
+        self._names = {OTHER: 0}
+        self._sites = {}
+        self._threads = {}
+        self._code = None
+        self._instruction = 0
+        self._site = 0
+        self._cells = Cells(self.capacity * WIDTH)
+        self._place = 0
+        self.layer = self.outside = PYTHON
+        self.entered = 0
+        self.thread = self._running()
+        self.last = self.now()
+
+    def _running(self) -> int:
+        if cython.compiled:
+            return slip_running()
+        return self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
+
+    def now(self) -> int:
+        """Nanoseconds of `time.perf_counter_ns`, or of the simulated driver's clock."""
+        if self.virtual is not None:
+            return self.virtual.now()
+        if cython.compiled:
+            return slip_nanoseconds()
+        return time.perf_counter_ns()
+
+    # -- layers --
+
+    def enter(self) -> None:
+        """The profiled thread comes to the door."""
+        if self._running() != self.thread:
+            return
+        if self.virtual is not None:
+            self.virtual.call()
+        self.switch(DISPATCH)
+        self.entered = self.last
+
+    def switch(self, layer: cython.int) -> int:
+        """Count the time so far for the layer that ends, and begin another; which one ended."""
+        if self._running() != self.thread:
+            return layer
+        now: cython.longlong = self.now()
+        before: cython.int = self.layer
+        if cython.compiled:
+            self.layers.data[before] += now - self.last
+        else:
+            self.layers.items[before] += now - self.last
+        self.last = now
+        self.layer = layer
+        return before
+
+    def surround(self, layer: cython.int) -> int:
+        """Let time between ops count for a layer: the tape's while it is walked."""
+        before: cython.int = self.outside
+        if self._running() == self.thread:
+            self.switch(layer)
+            self.outside = layer
+        return before
+
+    # -- the doors --
+
+    def begin(self, plan: object, immediate: bool) -> int:
+        """A plan is about to be launched; when its call began."""
+        self.launching = self.name_of(plan)
+        if self._running() != self.thread:
+            return self.now()
+        if self.virtual is not None:
+            self.switch(DISPATCH)
+            self.virtual.dispatched()
+        self.switch(HOST_KERNEL if immediate else LAUNCH)
+        return self.entered or self.last
+
+    def finish(self, name: cython.Py_ssize_t, code: object, instruction: cython.int,
+               start: cython.longlong) -> None:
+        """It was launched."""
+        end: cython.longlong
+        if self._running() == self.thread:
+            self.switch(self.outside)
+            self.entered = 0
+            end = self.last
+        else:
+            end = self.now()
+        self.calls += 1
+        self._put(OP, name, self.site_of(code, instruction), start, end, 0)
+
+    def viewed(self, plan: object, code: object, instruction: cython.int) -> None:
+        """A view was made: there is nothing to launch."""
+        if self._running() != self.thread:
+            return
+        start: cython.longlong = self.entered or self.last
+        self.switch(self.outside)
+        self.entered = 0
+        self.calls += 1
+        self._put(VIEW, self.name_of(plan), self.site_of(code, instruction), start, self.last, 0)
+
+    # -- names and lines --
+
+    def name_of(self, name: object) -> int:
+        """The number of a string or plan; it is kept, so that its address stays its own."""
+        key: object = name
+        if cython.compiled:
+            if not isinstance(name, str):
+                key = slip_pointer(name)
+        elif not isinstance(name, str):
+            key = id(name)
+        found = self._names.get(key)
+        if found is not None:
+            return found
+        if len(self.names) >= MOST_NAMES:
+            return 0
+        self._names[key] = len(self.names)
+        self.names.append(name)
+        return len(self.names) - 1
+
+    def site_of(self, code: object, instruction: cython.int) -> int:
+        """The number of a line, as (code, instruction); 0 for none."""
+        if code is self._code and instruction == self._instruction:
+            return self._site
+        if code is None:
+            return 0
+        # Addresses of objects are multiples of 16; hashing a code object walks all of it.
+        address: cython.longlong = slip_pointer(code) if cython.compiled else id(code)
+        address = ((address >> 4) << 20) + instruction
+        found = self._sites.get(address)
+        if found is None:
+            if len(self.sites) >= MOST_NAMES:
+                return 0
+            found = self._sites[address] = len(self.sites)
+            self.sites.append((code, instruction))
+        self._code = code
+        self._instruction = instruction
+        self._site = found
+        return found
+
+    # -- records --
+
+    def write(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
+              start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:
+        """Add a record, and count it for its line and name.
+
+        ``what``: its kind, and above these 8 bits where it ran.
+        """
+        self._put(what, name, site, start, end, value)
+
+    def write_parts(self, parts: list[Any], start: cython.Py_ssize_t, length: cython.Py_ssize_t,
+                    share: cython.double) -> None:
+        """Add the records of a span that its kernels share.
+
+        ``parts``: for each (what, name, site, value, where it begins and ends as shares of the
+        span); of that, the last ``share`` is shown.
+        """
+        first: cython.double
+        last: cython.double
+        for each in parts:
+            what, name, site, value, low, high = each
+            first = low
+            last = high
+            first = last - (last - first) * share
+            self._put(what, name, site, start + cython.cast(cython.longlong, first * length),
+                      start + cython.cast(cython.longlong, last * length), value)
+
+    def _put(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
+             start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:
+        kind: cython.int = what & 255
+        where: cython.longlong = what >> 8
+        first: cython.longlong = kind + (self._running() << 8) + (name << 32)
+        second: cython.longlong = site
+        if self.stacks is not None:
+            second += self.stacks() << 32
+        place: cython.Py_ssize_t = self._place * WIDTH
+        if cython.compiled:
+            self._cells.data[place] = first
+            self._cells.data[place + 1] = second
+            self._cells.data[place + 2] = start
+            self._cells.data[place + 3] = end
+            self._cells.data[place + 4] = value
+            self._cells.data[place + 5] = where
+            self._cells.data[place + 6] = self.written
+        else:
+            self._cells.items[place:place + WIDTH] = [
+                first, second, start, end, value, where, self.written]
+        self.written += 1
+        self._place += 1
+        if self._place == self.capacity:
+            self._place = 0
+        self.by_site.add(site * KINDS + kind, end - start, value)
+        self.by_name.add(name * KINDS + kind, end - start, value)
+
+    @property
+    def dropped(self) -> int:
+        """How many records were overwritten."""
+        return max(self.written - self.capacity, 0)
+
+    def record(self, number: int) -> Record:
+        """The record of a number from ``dropped`` to ``written``."""
+        place = number % self.capacity * WIDTH
+        words = [self._cells.get(place + step) for step in range(WIDTH)]
+        return Record(words[0] & 255, (words[0] >> 8) & 0xFFFFFF, words[0] >> 32, words[1] & LOW,
+                      words[1] >> 32, *words[2:])
+
+    def records(self) -> list[Record]:
+        """The records that are kept, in the order in which they were written."""
+        return [self.record(number) for number in range(self.dropped, self.written)]
+
+    def totals(self, cells: Cells, row: int, kind: int) -> tuple[int, int, int]:
+        """(count, ns, value) of a site or name, the overwritten records too."""
+        place = (row * KINDS + kind) * CELL
+        return cells.get(place), cells.get(place + 1), cells.get(place + 2)
+
+
+def note_export(address: int, nbytes: int, code: Any, instruction: int) -> None:
+    """Remember the line from which other code got device memory."""
+    if len(exports) >= MOST_EXPORTS:
+        exports.pop(next(iter(exports)))
+    exports[address] = (nbytes, code, instruction)
+
+
+def exported_at(addresses: tuple[int, ...]) -> tuple[Any, int] | None:
+    """The line that handed out the memory of one of these addresses."""
+    for address in addresses:
+        for start, (nbytes, code, instruction) in exports.items():
+            if start <= address < start + max(nbytes, 1):
+                return code, instruction
+    return None

@@ -1,0 +1,325 @@
+"""Where a profile's time went, and what the program is bound by.
+
+The time from the first to the last event is cut where the card's state changes.  While kernels run
+it is the kernels' time; while only copies between host and card run, the copies'; the rest is idle,
+and each idle gap belongs to what the host did in it: loading data, coming back from a wait, or
+launching.
+"""
+
+from __future__ import annotations
+
+import bisect
+import linecache
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from slipstream.core.api.recording import Recording
+
+BOUNDS = ("launch", "GPU", "wait", "copy", "data")
+Interval = tuple[int, int]
+# What the host does between two of its records, where it is longer than so many ns and so many
+# times the median: work of the program's own, such as reading a file.
+QUIET_NS, QUIET_TIMES = 20_000, 16
+# A gap belongs to a wait that ended at most so many ns before it began.
+SLACK_NS = 2_000
+# Layers of the host that are not launching.
+NOT_LAUNCHING = ("waits", "data", "making plans", "host kernels")
+# Reasons to launch alone that are worth a word however few launches they concern.
+BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
+# How a line hands out a tensor's memory, and how that is said.
+HANDED = (
+    (re.compile(r"([A-Za-z_][\w.]*)\.(?:data_ptr|untyped_storage)\("), "its address is taken"),
+    (re.compile(r"([A-Za-z_][\w.]*)\.__cuda_array_interface__"), "its array interface is read"),
+    (re.compile(r"from_dlpack\(\s*([A-Za-z_][\w.]*)"), "it is exported through DLPack"),
+    (re.compile(r"([A-Za-z_][\w.]*)\.(?:__dlpack__|numpy)\("), "it is exported to NumPy"),
+    (re.compile(r"as(?:array|_tensor)\(\s*([A-Za-z_][\w.]*)"), "it is exported"),
+)
+
+
+@dataclass
+class Diagnosis:
+    """Shares of the time and what follows.
+
+    ``bound``: launch, GPU, wait, copy, data, or host where no card worked; ``parts``: ns of each;
+    ``span``: ns from the first to the last event; ``busy``: ns in which the card did anything;
+    ``verdict``: one sentence with the mend; ``alone``: launches that were not replayed, by reason.
+    """
+
+    bound: str
+    parts: dict[str, int]
+    span: int
+    busy: int
+    launches: int
+    replayed: int
+    verdict: str = ""
+    waits: list[tuple[str, str, int, int]] = field(default_factory=list)
+    alone: dict[str, int] = field(default_factory=dict)
+
+    def share(self, part: str) -> float:
+        """A part's share of the time."""
+        return self.parts.get(part, 0) / max(self.span, 1)
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """Intervals in order, those that touch joined."""
+    found: list[Interval] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        elif end > start:
+            found.append((start, end))
+    return found
+
+
+def length(intervals: Iterable[Interval]) -> int:
+    """The sum of lengths."""
+    return sum(end - start for start, end in intervals)
+
+
+def overlap(interval: Interval, others: list[Interval]) -> int:
+    """How much of an interval lies in others, which are merged."""
+    start, end = interval
+    place = max(bisect.bisect_right(others, (start, start)) - 1, 0)
+    total = 0
+    while place < len(others) and others[place][0] < end:
+        total += max(min(end, others[place][1]) - max(start, others[place][0]), 0)
+        place += 1
+    return total
+
+
+def gaps_of(busy: list[Interval], start: int, end: int) -> list[Interval]:
+    """What lies between intervals, from start to end."""
+    edges = [start, *(edge for interval in busy for edge in interval), end]
+    return [(edges[place], edges[place + 1]) for place in range(0, len(edges), 2)
+            if edges[place + 1] > edges[place]]
+
+
+def bounds_of(recording: Recording) -> Interval:
+    """When the steps began and ended, or else the first and the last event."""
+    steps = recording.of("step") or recording.events
+    if not steps:
+        return recording.start, max(recording.end, recording.start + 1)
+    start = max(min(event.start for event in steps), recording.start)
+    # The card may still work on the last step.
+    end = max(event.end for event in recording.events)
+    return start, max(end, start + 1)
+
+
+def quiet_stretches(recording: Recording, start: int, end: int) -> list[Interval]:
+    """Stretches in which the host neither called an op nor waited: the program's own work."""
+    host = merged((event.start, event.end) for event in recording.events
+                  if event.kind in ("op", "view", "wait", "send", "data", "plan")
+                  and event.end > start)
+    gaps = gaps_of([each for each in host if each[0] >= start], start, end)
+    if not gaps:
+        return []
+    typical = sorted(high - low for low, high in gaps)[len(gaps) // 2]
+    least = max(QUIET_NS, QUIET_TIMES * typical)
+    last_op = max((event.end for event in recording.of("op", "view", "wait", "data")), default=end)
+    return [gap for gap in gaps if gap[1] - gap[0] >= least and gap[0] < last_op]
+
+
+def split_idle(recording: Recording, idle: list[Interval], start: int, end: int) -> dict[str, int]:
+    """ns of idle time by what the host did in it."""
+    loading = merged([*((event.start, event.end) for event in recording.of("data")),
+                      *quiet_stretches(recording, start, end)])
+    plans = merged((event.start, event.end) for event in recording.of("plan"))
+    waits = sorted(event.end for event in recording.of("wait"))
+    parts = {"launch": 0, "wait": 0, "data": 0, "plan": 0}
+    for gap in idle:
+        planning = overlap(gap, plans)
+        parts["plan"] += planning
+        data = overlap(gap, loading) + planning
+        place = bisect.bisect_left(waits, gap[0] - SLACK_NS)
+        after = place < len(waits) and waits[place] <= gap[1]
+        parts["data"] += data - planning
+        parts["wait" if after else "launch"] += gap[1] - gap[0] - data
+    return parts
+
+
+def diagnose(recording: Recording) -> Diagnosis:
+    """What a recording's program is bound by."""
+    start, end = bounds_of(recording)
+    work = [event for event in recording.of("kernel", "copy", "fill") if event.end > start]
+    kernels = merged((max(event.start, start), event.end) for event in work
+                     if event.kind != "copy")
+    everything = merged((max(event.start, start), event.end) for event in work)
+    parts = {"GPU": length(kernels), "copy": length(everything) - length(kernels)}
+    idle = gaps_of(everything, start, end)
+    parts.update(split_idle(recording, idle, start, end))
+    sends = recording.of("send")
+    launches = sum(event.value for event in sends)
+    replayed = sum(event.value for event in sends if event.replayed)
+    bound = max(BOUNDS, key=lambda part: parts[part]) if work else "host"
+    found = Diagnosis(bound, parts, end - start, length(everything), launches, replayed)
+    found.waits = waits_by_line(recording)
+    for event in sends:
+        if not event.replayed:
+            found.alone[event.name] = found.alone.get(event.name, 0) + event.value
+    found.verdict = sentence(recording, found)
+    return found
+
+
+def waits_by_line(recording: Recording) -> list[tuple[str, str, int, int]]:
+    """(line, what waited, how often, ns), the longest first."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for event in recording.of("wait"):
+        entry = found.setdefault((event.where, event.name), [0, 0])
+        entry[0] += 1
+        entry[1] += event.end - event.start
+    rows = [(where, name, count, spent) for (where, name), (count, spent) in found.items()]
+    return sorted(rows, key=lambda row: -row[3])
+
+
+# -- sentences -----------------------------------------------------------------------------------
+def sentence(recording: Recording, found: Diagnosis) -> str:
+    """The verdict with the mend."""
+    return {"launch": launch_sentence, "GPU": gpu_sentence, "wait": wait_sentence,
+            "copy": copy_sentence, "data": data_sentence, "host": host_sentence,
+            }[found.bound](recording, found)
+
+
+def percent(value: float) -> str:
+    """A share as text."""
+    return f"{100 * value:.0f} %"
+
+
+def launch_sentence(recording: Recording, found: Diagnosis) -> str:
+    """The card waits for launches."""
+    layers = recording.layers
+    cost = sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
+    text = (f"launch-bound: {found.launches:,} launches, "
+            f"{cost / 1000 / max(found.launches, 1):.1f} µs of host time each")
+    alone = {reason: count for reason, count in found.alone.items()
+             if reason in BLAMED or (reason != "first sight" and 2 * count > found.launches)}
+    if not alone:
+        if found.replayed < found.launches / 2:
+            return (f"{text}; {found.launches - found.replayed:,} were seen for the first time: "
+                    "the mend is shapes that repeat, so that windows are replayed")
+        return f"{text}; all that repeats is replayed: the mend is fewer or larger ops"
+    reason, count = max(alone.items(), key=lambda item: item[1])
+    verb = "is" if count == 1 else "are"
+    return f"{text}; {count:,} {verb} not replayed because {why_alone(recording, reason)}"
+
+
+def why_alone(recording: Recording, reason: str) -> str:
+    """Why launches went alone, with what would mend it."""
+    if reason == "exported storage":
+        sites = Counter(event.exported for event in recording.of("send") if event.exported)
+        if sites:
+            return exported_text(*sites.most_common(1)[0][0])
+        return "they touch memory that other code holds: let go of it, or hand out a copy"
+    return {
+        "memo off": "the graph memo is off: set SLIPSTREAM_MEMO=1, or leave cuda.immediate()",
+        "handed-out stream": "their stream's handle was given away: launch on a stream of "
+                             "Slipstream's own",
+        "too short": "waits leave fewer than three launches between them: wait less often",
+        "wait": "waits end their windows early: wait less often",
+        "drained": "the host was too slow to fill their window: do its other work elsewhere",
+        "not capturable": "they are library calls that a graph cannot hold",
+    }.get(reason, f"of {reason}")
+
+
+def exported_text(file: str, line: int) -> str:
+    """Which tensor a line hands out, how, and where."""
+    text = linecache.getline(file, line)
+    place = f"{file.rpartition('/')[2]}:{line}"
+    for pattern, how in HANDED:
+        match = pattern.search(text)
+        if match:
+            said = how.replace("it is", "is").replace("its", "whose", 1)
+            joined = f"`{match[1]}` {said}" if said.startswith("is") else f"`{match[1]}`, {said},"
+            return f"{joined} at {place}: hand out a copy of it, once"
+    return f"memory that they touch is handed out at {place}: hand out a copy of it, once"
+
+
+def gpu_sentence(recording: Recording, found: Diagnosis) -> str:
+    """The card works all the time."""
+    spent: Counter[tuple[str, str]] = Counter()
+    for event in recording.of("kernel"):
+        spent[event.op or event.name, event.where] += event.end - event.start
+    (name, where), most = spent.most_common(1)[0]
+    share = most / max(sum(spent.values()), 1)
+    return (f"GPU-bound: the card is busy {percent(found.busy / found.span)} of the time, "
+            f"{percent(share)} of it with {name} at {quoted(where)}: the mend is less work there, "
+            "a narrower dtype or another formula")
+
+
+def wait_sentence(recording: Recording, found: Diagnosis) -> str:
+    """The card runs dry because the host waits for it."""
+    where, _, count, spent = found.waits[0] if found.waits else ("", "", 0, 0)
+    return (f"wait-bound: the card idles {percent(found.share('wait'))} of the time after the "
+            f"host waited for it, {count:,} times at {quoted(where)} ({spent / 1000:,.0f} µs): "
+            "keep the value on the card and read it once, at the end")
+
+
+def copy_sentence(recording: Recording, found: Diagnosis) -> str:
+    """Copies between host and card take the time."""
+    moved: dict[tuple[str, str], list[int]] = {}
+    for event in recording.of("copy"):
+        entry = moved.setdefault((event.name, event.where), [0, 0, 0])
+        entry[0] += 1
+        entry[1] += event.value
+        entry[2] += event.end - event.start
+    (name, where), (count, nbytes, _) = max(moved.items(), key=lambda item: item[1][2])
+    return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies, most of it "
+            f"{count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data on "
+            "the card, or copy from pinned memory with non_blocking=True while kernels run")
+
+
+def data_sentence(recording: Recording, found: Diagnosis) -> str:
+    """The card waits for the program's own work."""
+    loads = recording.of("data")
+    text = f"data-bound: the card idles {percent(found.share('data'))} of the time "
+    if loads:
+        spent = sum(event.end - event.start for event in loads)
+        lines = Counter(event.where for event in loads)
+        return (f"{text}while the loader makes {len(loads):,} batches, "
+                f"{spent / 1000 / len(loads):,.0f} µs each, at {short(lines.most_common(1)[0][0])}"
+                ": give the DataLoader workers (num_workers=), or make batches beforehand")
+    start, end = bounds_of(recording)
+    stretch = max(quiet_stretches(recording, start, end), key=lambda gap: gap[1] - gap[0],
+                  default=(start, end))
+    later = next((event for event in recording.of("op", "view")
+                  if event.start >= stretch[1] - SLACK_NS), None)
+    return (f"{text}while the program does work of its own before "
+            f"{quoted(later.where if later else '')}: make the data in another thread or process, "
+            "ahead of its use")
+
+
+def host_sentence(recording: Recording, found: Diagnosis) -> str:
+    """No card was used."""
+    layers = recording.layers
+    name = max(layers, key=lambda each: layers[each])
+    share = layers[name] / max(sum(layers.values()), 1)
+    if recording.calls == 0:
+        return "no op was called"
+    mend = {"host kernels": "the work is in the kernels: larger steps gain nothing, a card would",
+            "Python": "the time is the program's own Python between ops",
+            "making plans": "the time is first calls, which make plans and compile kernels once: "
+                            "profile more steps",
+            }.get(name, f"the time is Slipstream's own {name}: fewer, larger ops would help")
+    return f"host-bound: {percent(share)} of the time is {name}; {mend}"
+
+
+def short(where: str) -> str:
+    """A line with its file's last part."""
+    return where.rpartition("/")[2] or "an unknown line"
+
+
+def quoted(where: str) -> str:
+    """A line's place and its text."""
+    file, _, line = where.rpartition(":")
+    text = linecache.getline(file, int(line or 0)).strip() if file else ""
+    return f"{short(where)} (`{text[:60]}`)" if text else short(where)
+
+
+def size(nbytes: float) -> str:
+    """Bytes as text."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if nbytes < 1024 or unit == "GiB":
+            return f"{nbytes:,.0f} {unit}" if unit == "bytes" else f"{nbytes:,.1f} {unit}"
+        nbytes /= 1024
+    return ""

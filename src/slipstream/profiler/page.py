@@ -1,0 +1,212 @@
+"""The page of text at the end of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from slipstream.core.api.profiling import card_of
+from slipstream.core.api.recording import Recording
+from slipstream.profiler.diagnosis import NOT_LAUNCHING, Diagnosis, diagnose, percent, short, size
+
+# Bytes a second that cards' memory is said to move, in GB, by a part of the name: the first found.
+BANDWIDTHS = (
+    ("H200", 4800), ("H100 NVL", 3938), ("H100 PCIe", 2039), ("H100", 3350), ("B200", 8000),
+    ("A100-SXM4-40GB", 1555), ("A100-PCIE-40GB", 1555), ("A100-PCIE", 1935), ("A100", 2039),
+    ("V100", 900), ("L40", 864), ("L4", 300), ("A10", 600), ("T4", 320), ("4090", 1008),
+)
+MOST_KERNELS = 8
+MOST_LINES = 6
+
+
+def bandwidth_of(name: str) -> float | None:
+    """Bytes a nanosecond that a card's memory moves at most; None where it is not known."""
+    return next((float(rate) for part, rate in BANDWIDTHS if part in name), None)
+
+
+class KernelRow:
+    """What is known of one kernel: calls, ns, bytes where its op is one launch, its line."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.op = ""
+        self.count = 0
+        self.spent = 0
+        self.nbytes = 0
+        self.counted = True
+        self.estimated = False
+        self.replayed = 0
+        self.lines: dict[str, int] = {}
+
+    @property
+    def where(self) -> str:
+        """The line that launches it most."""
+        return max(self.lines, key=lambda line: self.lines[line], default="")
+
+    def limit_share(self, bandwidth: float | None) -> float | None:
+        """The share of the memory's bandwidth that it reaches; None where that is not known."""
+        if not self.counted or bandwidth is None or not self.spent:
+            return None
+        return self.nbytes / self.spent / bandwidth
+
+
+def kernel_rows(recording: Recording) -> list[KernelRow]:
+    """Kernels by name, the longest first."""
+    rows: dict[tuple[str, str], KernelRow] = {}
+    for event in recording.of("kernel"):
+        row = rows.setdefault((event.name, event.op), KernelRow(event.name))
+        facts = recording.plans.get(event.plan)
+        row.op = event.op
+        row.count += 1
+        row.spent += event.end - event.start
+        row.estimated = row.estimated or event.estimated
+        row.replayed += event.replayed
+        row.lines[event.where] = row.lines.get(event.where, 0) + 1
+        if facts is None or not facts.launches:
+            row.counted = False
+        else:
+            row.nbytes += facts.nbytes
+    return sorted(rows.values(), key=lambda row: -row.spent)
+
+
+def micro(nanoseconds: float) -> str:
+    """Microseconds as text."""
+    return f"{nanoseconds / 1000:,.1f} µs"
+
+
+def page(recording: Recording, found: Diagnosis | None = None) -> str:
+    """The page: the verdict first, then what it rests on."""
+    found = found or diagnose(recording)
+    parts = [verdict_part, layers_part, card_part, waits_part, copies_part, kernels_part,
+             lines_part, left_out]
+    return "\n".join(line for part in parts for line in part(recording, found))
+
+
+def verdict_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """The sentence."""
+    yield found.verdict
+    if recording.virtual:
+        yield "(times are the simulated driver's virtual time, not a card's)"
+
+
+def steps_of(recording: Recording) -> int:
+    """How many steps were profiled; 1 where none was marked."""
+    return max(len(recording.of("step")), 1)
+
+
+def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """Where the host's time went."""
+    layers = recording.layers
+    total = max(sum(layers.values()), 1)
+    steps = steps_of(recording)
+    yield ""
+    yield f"host time   {micro(total / steps)} a step, {steps:,} step{'s' * (steps > 1)}"
+    for name, spent in layers.items():
+        if spent:
+            yield f"  {name:<14}{micro(spent / steps):>14}  {percent(spent / total):>5}"
+    busy = total - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
+    each = busy / 1000 / max(recording.calls, 1)
+    yield f"  {recording.calls:,} calls of ops, {each:.1f} µs of host time each"
+
+
+def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """How busy the card was, and the launches."""
+    if not found.launches and not recording.of("copy"):
+        return
+    yield ""
+    yield f"card        busy {percent(found.busy / found.span)} of {micro(found.span)}"
+    names = {"GPU": "kernels", "copy": "copies alone", "launch": "idle: launching",
+             "wait": "idle: after waits", "data": "idle: data", "plan": "idle: making plans"}
+    for part, name in names.items():
+        if found.parts.get(part):
+            yield (f"  {name:<18}{micro(found.parts[part]):>14}  "
+                   f"{percent(found.share(part)):>5}")
+    yield f"  {found.launches:,} launches, {found.replayed:,} of them replayed in graphs"
+    for reason, count in sorted(found.alone.items(), key=lambda item: -item[1]):
+        yield f"    {count:,} alone: {reason}"
+
+
+def waits_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """Waits by line."""
+    if not found.waits:
+        return
+    yield ""
+    yield "waits"
+    for where, name, count, spent in found.waits[:MOST_LINES]:
+        yield f"  {short(where):<28} {name:<14} {count:>6,} × {micro(spent / count):>14}"
+    if len(found.waits) > MOST_LINES:
+        yield f"  and {len(found.waits) - MOST_LINES} more lines"
+
+
+def copies_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """Copies by direction."""
+    moved: dict[str, list[int]] = {}
+    for event in recording.of("copy"):
+        entry = moved.setdefault(event.name, [0, 0, 0])
+        entry[0] += 1
+        entry[1] += event.value
+        entry[2] += event.end - event.start
+    if not moved:
+        return
+    yield ""
+    yield "copies"
+    for name, (count, nbytes, spent) in moved.items():
+        yield f"  {name:<18}{count:>6,}  {size(nbytes):>12}  {micro(spent):>14}"
+
+
+def kernels_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """The kernels that take longest, with their share of the limit."""
+    rows = kernel_rows(recording)
+    if not rows:
+        return
+    card = card_of()
+    bandwidth = bandwidth_of(card.name) if card is not None else None
+    total = sum(row.spent for row in rows)
+    limit = f", limit {bandwidth:,.0f} GB/s" if bandwidth else ""
+    about = " (~: a graph's time shared by bytes)" if any(row.estimated for row in rows) else ""
+    yield ""
+    yield f"kernels     {micro(total)}{limit}{about}"
+    for row in rows[:MOST_KERNELS]:
+        share = row.limit_share(bandwidth)
+        limit = "" if share is None else f"  {percent(share)} of the limit"
+        mark = "~" if row.estimated else " "
+        yield (f"  {percent(row.spent / total):>5} {mark}{micro(row.spent):>13} {row.count:>6,} × "
+               f"{(row.op or row.name)[:28]:<28} {short(row.where)}{limit}")
+    if len(rows) > MOST_KERNELS:
+        yield f"  and {len(rows) - MOST_KERNELS} more kernels"
+
+
+def lines_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """The lines whose ops take the host's time."""
+    lines = sorted(recording.lines, key=lambda line: -line.of("op")[1])
+    lines = [line for line in lines if line.of("op")[0]][:MOST_LINES]
+    if not lines:
+        return
+    yield ""
+    yield "lines       ops, host time, launches"
+    for line in lines:
+        count, spent, _ = line.of("op")
+        where = f"{short(line.file)}:{line.line}" if line.file else "inside slipstream"
+        yield f"  {where:<28} {count:>8,} {micro(spent):>14} {line.of('kernel')[0]:>8,}"
+
+
+def left_out(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """What is not in the figures."""
+    yield ""
+    text = f"{recording.written:,} records"
+    if recording.dropped:
+        text += (f"; the ring dropped the oldest {recording.dropped:,}: totals by line hold them, "
+                 "the verdict and the lists of kernels and waits do not")
+    if recording.untimed:
+        text += f"; the device time of {recording.untimed:,} launches could not be measured"
+    yield text
+
+
+def summary(recording: Recording) -> dict[str, Any]:
+    """What the page says, as numbers: for tests and programs."""
+    found = diagnose(recording)
+    return {"bound": found.bound, "verdict": found.verdict, "launches": found.launches,
+            "replayed": found.replayed, "busy": found.busy / found.span,
+            "parts": dict(found.parts), "alone": dict(found.alone),
+            "layers": dict(recording.layers), "calls": recording.calls,
+            "dropped": recording.dropped}
