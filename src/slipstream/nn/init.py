@@ -205,7 +205,7 @@ def orthogonal_(tensor: ss.Tensor, gain: float = 1.0, generator: Any = None) -> 
     with ss.no_grad():
         drawn = ss.empty(max(rows, columns), min(rows, columns), dtype=tensor.dtype,
                          device=tensor.device).normal_(generator=generator)
-        q, r = ss.linalg.qr(drawn)
+        q, r = ss.linalg.qr(drawn)  # type: ignore[attr-defined]
         q = q * r.diagonal().sign()
         if rows < columns:
             q = q.t()

@@ -25,7 +25,6 @@ from slipstream.core.dispatch.signature import (
 from slipstream.core.dispatch.tracing import begin_planning, emit_plan, end_planning
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
-from slipstream.core.launch.waiting import note_plan
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import KERNEL, VIEW, Plan, TensorBase
@@ -126,7 +125,6 @@ class Op(OpCore):
             return self._first_call(key, state, args)
         plan: Plan = found
         plan.used = True
-        # Operands are where they were given; everything else asks for the other arguments too.
         values = args if plan.bare else self.bind(args, None)
         return self._carry_out(plan, state, values, None, PLAIN)
 
@@ -326,9 +324,8 @@ class Op(OpCore):
             plan = self.builder.plan(self, state, values, target, form, key[self.count])
         except Exception as failure:
             raise wiring.shortened(failure)  # noqa: B904
-        end_planning(self, begun)
+        end_planning(values, plan, begun)
         plan_table.made += 1
-        note_plan(values, plan)
         if plan.key is None:
             plan.key = key
             self.plans[key] = plan

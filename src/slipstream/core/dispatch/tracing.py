@@ -7,6 +7,7 @@ from typing import Any
 
 from slipstream.core.engine.tape import tape
 from slipstream.core.launch.door import emit
+from slipstream.core.launch.waiting import note_plan
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Node
 from slipstream.core.vocab.ring import DISPATCH, PLAN, PLANNING, SPAN
@@ -56,15 +57,16 @@ def begin_planning() -> tuple[int, int] | None:
     return None if ring is None else (ring.switch(PLANNING), ring.now())
 
 
-def end_planning(op: Any, begun: tuple[int, int] | None) -> None:
-    """It was made."""
+def end_planning(values: Any, plan: Any, begun: tuple[int, int] | None) -> None:
+    """It was made, for a call with these arguments."""
+    note_plan(values, plan)
     ring = modes.ring
     if ring is None or begun is None:
         return
     ring.switch(begun[0])
     state = modes.current()
-    ring.write(PLAN, ring.name_of(op.name), ring.site_of(state.code, state.instruction), begun[1],
-               ring.now(), 0)
+    ring.write(PLAN, ring.name_of(plan.op.name), ring.site_of(state.code, state.instruction),
+               begun[1], ring.now(), 0)
 
 
 def profiled_compound(op: Any, values: Any) -> Any:

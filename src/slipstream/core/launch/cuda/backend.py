@@ -225,11 +225,7 @@ class CudaBackend(Backend):
         self.counts.launches += 1
         queue.sequence += 1
         self.counts.alone("not capturable", [Named(name)])
-        ring = mode_table.ring
-        begun = None if ring is None else ring.timer.begin(queue)
-        call(queue.stream)
-        if ring is not None:
-            ring.timer.called(queue, name, begun)
+        call_timed(queue, name, call)
 
     def error_slot(self) -> int:
         """Where kernels of this device write a bad index."""
@@ -296,9 +292,7 @@ class CudaBackend(Backend):
             forks.refuse()
         self.driver.use(self.context)
         if mode_table.ring is not None:
-            state: ModeState = mode_table.current()
-            # The simulated driver keeps it with each piece of work.
-            self.driver.site = (state.code, state.instruction)
+            tell_site(self.driver)
 
     def sent(self, window: Window) -> None:
         """Keep the sites of a window that was sent."""
@@ -349,6 +343,21 @@ class CudaBackend(Backend):
             self.order.host_waited(self.order.snapshot(queue))
         self.check()
         self.slot.settled()
+
+
+def call_timed(queue: Queue, name: str, call: Any) -> None:
+    """Make a library call, its time told to a profile."""
+    ring = mode_table.ring
+    begun = None if ring is None else ring.timer.begin(queue)
+    call(queue.stream)
+    if ring is not None:
+        ring.timer.called(queue, name, begun)
+
+
+def tell_site(driver: Any) -> None:
+    """Tell the simulated driver the user's line, which it keeps with each piece of work."""
+    state: ModeState = mode_table.current()
+    driver.site = (state.code, state.instruction)
 
 
 def make(device: Device, prelude: str) -> CudaBackend:
