@@ -314,5 +314,6 @@ define(Entry(
     doc="softmax(query @ key^T * scale + mask) @ value, over the last two dims; a bool mask says "
         "which keys take part, another is added; scale is 1 / sqrt(width) by default. A query "
         "without any key gives zeros. On CUDA one kernel forward and two backward, which keep no "
-        "scores, for heads up to 256 wide and masks that want no gradient.",
+        "scores, for heads up to 256 wide and masks that want no gradient; weights of float16 and "
+        "bfloat16 are rounded to them there before they are multiplied with values.",
 ))

@@ -48,8 +48,9 @@ class Tiling:
 def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -> Tiling:
     """The tiles for 16-bit floats; ``roomy``: a block may have more than `EVERYWHERE`.
 
-    The largest that stay in registers as NVRTC 13 has it for sm_80 and sm_90; two bands load each
-    right side half as often.
+    The largest that stay in registers as NVRTC 13 has it for sm_80 and sm_90 (but for added masks
+    with heads beyond 192, where up to 16 of them do not); two bands load each right side half as
+    often.
     """
     if name == FORWARD_KERNEL:
         if width <= 64:
