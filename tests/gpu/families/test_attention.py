@@ -319,6 +319,21 @@ def test_graphs_of_both_directions_drop_the_same() -> None:
     assert len(set(seen)) == 3
 
 
+def test_a_gradient_waits_for_the_graph_that_drew() -> None:
+    x = ss.rand(1, 1, 8, 16, device="cuda").requires_grad_()
+    first, second = ss.cuda.CUDAGraph(), ss.cuda.CUDAGraph()
+    with ss.cuda.graph(first):
+        out = attention(x, x, x, dropout_p=0.5)
+    given = ss.ones(1, 1, 8, 16, device="cuda")
+    with ss.cuda.graph(second):
+        (slope,) = ss.autograd.grad(out, x, given)
+    with pytest.raises(RuntimeError, match="replay that one first"):
+        second.replay()
+    first.replay()
+    second.replay()
+    assert host(slope).any()
+
+
 # -- gradients of gradients -----------------------------------------------------------------------
 @pytest.mark.parametrize("facts", [{}, {"is_causal": True}, {"dropout_p": 0.4}],
                          ids=["plain", "causal", "dropout"])

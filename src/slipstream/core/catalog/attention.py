@@ -148,7 +148,8 @@ def _lead_if_tiled(query: Any, key: Any, value: Any, attn_mask: Any, enable_gqa:
     if most >= MOST_ROWS or not _mask_fits(attn_mask, (*rows, key.spec.shape[-2])):
         return None
     kernels = optional.load("core.kernels.cuda.attention")
-    return lead if kernels.supports(spec.device, spec.dtype) else None
+    width = max(spec.shape[-1], value.spec.shape[-1])
+    return lead if kernels.supports(spec.device, spec.dtype, width) else None
 
 
 def _lined(tensor: Any, lead: tuple[int, ...]) -> Any:

@@ -70,15 +70,22 @@ def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -
     return Tiling(16, stages=2 if roomy else 1)
 
 
-def whole_tiling(name: str, width: int, itemsize: int) -> Tiling:
+def whole_tiling(width: int, itemsize: int) -> Tiling:
     """The tiles for float32 and float64: what shared memory holds."""
     side = 64 if width * itemsize <= 64 * 4 else 32 if width * itemsize <= 128 * 4 else 16
     return Tiling(side, warps=8, stages=1, rows=side)
 
 
-def supports(device: Any, dtype: Any) -> bool:
-    """Whether a card has the instructions."""
-    return dtype.itemsize > 2 or drivers.current().properties(device.index or 0).major >= 8
+def supports(device: Any, dtype: Any, width: int) -> bool:
+    """Whether a card has the instructions, and shared memory for heads of a width."""
+    card = drivers.current().properties(device.index or 0)
+    if dtype.itemsize == 2:
+        return bool(card.major >= 8 and card.shared_memory_per_block_optin >= EVERYWHERE)
+    wide, itemsize = padded(width), dtype.itemsize
+    side = whole_tiling(wide, itemsize).rows
+    # Four tiles of vectors, one of weights, and two rows of sums.
+    held = 4 * side * (wide + 1) + side * (side + 1) + 2 * side
+    return bool(held * itemsize <= card.shared_memory_per_block_optin)
 
 
 def padded(width: int) -> int:
@@ -143,7 +150,7 @@ class Attention:
         """The tiles of a kernel."""
         width = max(padded(self.width), padded(self.depth))
         if not self.half:
-            return whole_tiling(name, width, self.dtype.itemsize)
+            return whole_tiling(width, self.dtype.itemsize)
         card = drivers.current().properties(self.plan.out_spec.device.index or 0)
         roomy = card.shared_memory_per_block_optin > 2 * EVERYWHERE
         return half_tiling(name, width, self.mask is not None, self.dropout > 0, roomy)
