@@ -5,6 +5,7 @@ What no score matrix may cost is counted: launches, bytes that the tape holds, b
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -169,6 +170,18 @@ def test_what_is_not_finite_comes_through(dtype: Any) -> None:
     assert np.isnan(found[3]).all()
     assert np.isinf(np.delete(found, 3, 0)[:, 1]).all()
     np.testing.assert_array_equal(np.delete(np.delete(found, 3, 0), 1, 1), 1)
+
+
+@pytest.mark.parametrize("model", ["T4", "A100", "L4", "H100"])
+def test_tiles_fit_every_card(model: str, restart: Any) -> None:
+    restart(model=model)
+    tiled = 0
+    for dtype, width in itertools.product((ss.bfloat16, ss.float32, ss.float64), (64, 128, 256)):
+        ops.attention.plans.clear()
+        Case((1, 1, 1, 20, 20, width, width), dtype, is_causal=True).check()
+        tiled += len(ops.attention.plans)
+    # A T4 has no bfloat16 and little shared memory; float64 of the widest heads asks for much.
+    assert tiled == {"T4": 0, "A100": 9, "L4": 8, "H100": 9}[model]
 
 
 # -- operands as they lie -------------------------------------------------------------------------
