@@ -148,7 +148,8 @@ def _lead_if_tiled(query: Any, key: Any, value: Any, attn_mask: Any, enable_gqa:
     if most >= MOST_ROWS or not _mask_fits(attn_mask, (*rows, key.spec.shape[-2])):
         return None
     kernels = optional.load("core.kernels.cuda.attention")
-    return lead if kernels.supports(spec.device, spec.dtype) else None
+    width = max(spec.shape[-1], value.spec.shape[-1])
+    return lead if kernels.supports(spec.device, spec.dtype, width) else None
 
 
 def _lined(tensor: Any, lead: tuple[int, ...]) -> Any:
@@ -314,6 +315,7 @@ define(Entry(
     doc="softmax(query @ key^T * scale + mask) @ value, over the last two dims; a bool mask says "
         "which keys take part, another is added; scale is 1 / sqrt(width) by default. A query "
         "without any key gives zeros. On CUDA one kernel forward and two backward, which keep no "
-        "scores, for heads up to 256 wide and masks that want no gradient.",
+        "scores, for heads up to 256 wide and masks that want no gradient; weights of float16 and "
+        "bfloat16 are rounded to them there before they are multiplied with values.",
     autocast="lower",
 ))

@@ -48,8 +48,9 @@ class Tiling:
 def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -> Tiling:
     """The tiles for 16-bit floats; ``roomy``: a block may have more than `EVERYWHERE`.
 
-    The largest that stay in registers as NVRTC 13 has it for sm_80 and sm_90; two bands load each
-    right side half as often.
+    The largest that stay in registers as NVRTC 13 has it for sm_80 and sm_90 (but for added masks
+    with heads beyond 192, where up to 16 of them do not); two bands load each right side half as
+    often.
     """
     if name == FORWARD_KERNEL:
         if width <= 64:
@@ -69,15 +70,22 @@ def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -
     return Tiling(16, stages=2 if roomy else 1)
 
 
-def whole_tiling(name: str, width: int, itemsize: int) -> Tiling:
+def whole_tiling(width: int, itemsize: int) -> Tiling:
     """The tiles for float32 and float64: what shared memory holds."""
     side = 64 if width * itemsize <= 64 * 4 else 32 if width * itemsize <= 128 * 4 else 16
     return Tiling(side, warps=8, stages=1, rows=side)
 
 
-def supports(device: Any, dtype: Any) -> bool:
-    """Whether a card has the instructions."""
-    return dtype.itemsize > 2 or drivers.current().properties(device.index or 0).major >= 8
+def supports(device: Any, dtype: Any, width: int) -> bool:
+    """Whether a card has the instructions, and shared memory for heads of a width."""
+    card = drivers.current().properties(device.index or 0)
+    if dtype.itemsize == 2:
+        return bool(card.major >= 8 and card.shared_memory_per_block_optin >= EVERYWHERE)
+    wide, itemsize = padded(width), dtype.itemsize
+    side = whole_tiling(wide, itemsize).rows
+    # Four tiles of vectors, one of weights, and two rows of sums.
+    held = 4 * side * (wide + 1) + side * (side + 1) + 2 * side
+    return bool(held * itemsize <= card.shared_memory_per_block_optin)
 
 
 def padded(width: int) -> int:
@@ -142,7 +150,7 @@ class Attention:
         """The tiles of a kernel."""
         width = max(padded(self.width), padded(self.depth))
         if not self.half:
-            return whole_tiling(name, width, self.dtype.itemsize)
+            return whole_tiling(width, self.dtype.itemsize)
         card = drivers.current().properties(self.plan.out_spec.device.index or 0)
         roomy = card.shared_memory_per_block_optin > 2 * EVERYWHERE
         return half_tiling(name, width, self.mask is not None, self.dropout > 0, roomy)
