@@ -8,6 +8,7 @@ and write, and say so (`ESTIMATED`).
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -127,6 +128,7 @@ class Timer:
         # Events that may be used again, by device.
         self.free: dict[int, list[int]] = {}
         self.pending: deque[Span] = deque()
+        self.lock = threading.Lock()
         self.lost = 0
         # What a kernel at a line belongs to, by (line, kernel's name).
         self.origin: dict[tuple[int, str], int] = {}
@@ -288,6 +290,15 @@ class Timer:
 
     def resolve(self) -> None:
         """Write the records of spans that are done, the oldest first."""
+        # The watchdog's thread may be at it.
+        if self.lock.acquire(blocking=False):
+            try:
+                self.write_done()
+            finally:
+                self.lock.release()
+
+    def write_done(self) -> None:
+        """The same; the lock is held."""
         while self.pending and self.driver.query_event(self.pending[0].last):
             span = self.pending.popleft()
             free, clock = self.free[span.where & 255], self.clocks[span.where & 255]
