@@ -24,7 +24,7 @@ RESIDENT = re.compile(r"__launch_bounds__\(\d+, [2-9]\)")
 def outcomes(request: pytest.FixtureRequest) -> list[Outcome]:
     """Every source, compiled."""
     forget()
-    found = sources(request.config.getoption("--every-source"))
+    found = sources(request.config.getoption("--every-source", False))
     forget()
     drivers.use(None)
     return compile_all(compilers.Compiler(), found)
