@@ -27,6 +27,9 @@ def forget() -> None:
     for backend in gone:
         # Tensors that are still alive give their blocks back to nobody.
         owners[backend.owner] = NoMemory()
+        if backend.pinning is not None:
+            # The driver would live on with it, and the addresses of drivers are used up.
+            owners[backend.pinning.owner] = NoMemory()
     door.windowed = tuple(each for each in door.windowed if each not in gone)
     # The ring of plans keeps those that their ops forget.
     plan_table.ring.clear()
