@@ -10,6 +10,7 @@ from slipstream.core.dispatch.updating import UpdateOp
 from slipstream.core.kernels.cuda.library import libraries
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.door import NoMemory, backends, door
+from slipstream.core.memory import pools
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.simulated import SimulatedDriver
 from slipstream.core.vocab.devices import current
@@ -39,6 +40,7 @@ def forget() -> None:
             drop_plans(each)
             if isinstance(each, UpdateOp):
                 each.known.clear()
+    pools.routes.clear()
     libraries.found.clear()
     libraries.tuners.clear()
     for table in (modules.functions, modules.shared, modules.attributes, modules.architectures):
