@@ -10,6 +10,7 @@ from slipstream.core.dispatch.updating import UpdateOp
 from slipstream.core.kernels.cuda.library import libraries
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.door import NoMemory, backends, door
+from slipstream.core.memory import pools
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.simulated import SimulatedDriver
 from slipstream.core.vocab.devices import current
@@ -27,6 +28,9 @@ def forget() -> None:
     for backend in gone:
         # Tensors that are still alive give their blocks back to nobody.
         owners[backend.owner] = NoMemory()
+        if backend.pinning is not None:
+            # The driver would live on with it, and the addresses of drivers are used up.
+            owners[backend.pinning.owner] = NoMemory()
     door.windowed = tuple(each for each in door.windowed if each not in gone)
     # The ring of plans keeps those that their ops forget.
     plan_table.ring.clear()
@@ -36,6 +40,7 @@ def forget() -> None:
             drop_plans(each)
             if isinstance(each, UpdateOp):
                 each.known.clear()
+    pools.routes.clear()
     libraries.found.clear()
     libraries.tuners.clear()
     for table in (modules.functions, modules.shared, modules.attributes, modules.architectures):
