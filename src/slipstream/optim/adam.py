@@ -91,7 +91,6 @@ class Adam(Elementwise):
         names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if rule.amsgrad else ()))
         return rule, names, adam_numbers(group, state["step"].item())
 
-
     def _gates(self, group: Group) -> bool:
         return True
 
@@ -100,13 +99,21 @@ class Adam(Elementwise):
         group = part.group
         rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
         names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if rule.amsgrad else ()))
+        lr = group["lr"]
+        # A rate on the card is read there, too: a schedule may write it between replays.
+        stays = isinstance(lr, ss.Tensor) and lr.device.type == "cuda"
         # Of step 1, whose corrections are left out: the device has its own.
-        numbers = adam_numbers(group, 1.0)
+        numbers = adam_numbers({**group, "lr": 1.0} if stays else group, 1.0)
         del numbers["step_size"], numbers["root"]
         wide = any(each.dtype is ss.float64 for each in part.params)
         shared = corrected(part.counters[0], ss.float64 if wide else ss.float32, {
-            "lr": number_of(group["lr"]), "log_beta1": log_of(numbers["beta1"]),
+            "lr": 1.0 if stays else number_of(lr), "log_beta1": log_of(numbers["beta1"]),
             "log_beta2": log_of(numbers["beta2"])})
+        if stays:
+            shared["step_size"] = shared["step_size"] * lr
+            shared["shrink"] = 1 - lr * numbers.pop("weight_decay")
+            del numbers["shrink"]
+            numbers["weight_decay"] = group["weight_decay"]
         return rule, names, numbers, shared
 
 

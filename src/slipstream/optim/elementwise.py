@@ -80,7 +80,19 @@ class Elementwise(Optimizer):
         state = self.state[parameter]
         if not state:
             state.update(self._first_state(parameter, group))
-        return state, None
+        counts = self.counts_steps and self._counts_on_device(group, parameter)
+        return state, parameter.device if counts else None
+
+    def _counts_on_device(self, group: Group, parameter: ss.Tensor) -> bool:
+        """Whether the device counts a parameter's steps: then a capture may hold them."""
+        return (bool(group.get("capturable")) and parameter.device.type == "cuda"
+                and self._gates(group) and not parameter.is_complex()
+                and not self.defaults["differentiable"])
+
+    def _can_be_captured(self) -> bool:
+        """Whether a capture may hold a step: every replay is a step more."""
+        return all(self._counts_on_device(group, parameter)
+                   for group in self.param_groups for parameter in trained(group))
 
     def _plan_of(self, part: Part) -> tuple[Any, tuple[str, ...], Any]:
         return self._plan(part.group, part.states[0])

@@ -39,6 +39,10 @@ class Optimizer:
     # Whether the formula takes the number of the step.
     counts_steps = False
 
+    def _can_be_captured(self) -> bool:
+        """Whether a capture may hold a step although the formula takes its number."""
+        return False
+
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if isinstance(params, ss.Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of "
@@ -260,7 +264,7 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def hooked(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
-        if self.counts_steps and is_capturing():
+        if self.counts_steps and is_capturing() and not self._can_be_captured():
             refuse_capture(self)
         for hook in self._tables("step_pre"):
             replaced = hook(self, args, kwargs)
@@ -284,8 +288,9 @@ def refuse_capture(optimizer: Any) -> None:
     name = type(optimizer).__name__
     raise RuntimeError(
         f"cuda graph: {name}.step() inside a capture: its formula takes the number of the step, "
-        "which the host counts, and each replay would be the same step again\n  mend: capture "
-        "forward and backward, and call step() after the replay; it is replayed by itself")
+        "which the host counts, and each replay would be the same step again\n  mend: give "
+        "Adam or AdamW capturable=True, or capture forward and backward and call step() after the "
+        "replay; it is replayed by itself")
 
 
 def _unpack(group: Group) -> None:

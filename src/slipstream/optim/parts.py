@@ -14,7 +14,10 @@ Member = tuple[ss.Tensor, Group, dict[str, Any], Any]
 
 
 class Part:
-    """Parameters of one group at the same step; ``kind``: what else tells them from others."""
+    """Parameters of one group at the same step; ``kind``: what else tells them from others.
+
+    A kind that is a device says that their steps are counted there.
+    """
 
     def __init__(self, group: Group, kind: Any) -> None:
         self.group = group
@@ -84,8 +87,9 @@ class Lists:
         self.parts = list(parts.values())
         self.gated = device is not None
         for part in self.parts:
-            if device is not None:
-                counters_to(device, part.states)
+            where = device or (part.kind if isinstance(part.kind, ss.device) else None)
+            if where is not None:
+                counters_to(where, part.states)
             part.close()
         self.snapshot = Snapshot(groups, state)
 
