@@ -462,8 +462,23 @@ def items_of(self: Any, indices: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def fitted(self: Any, items: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
+    """The values of ``index_put``: one number under one mask is converted, as by masked_fill."""
+    masks = [item for item in items if isinstance(item, TensorBase)]
+    if (accumulate or len(masks) != 1 or masks[0].spec.dtype is not dtypes.bool_
+            or values.spec.numel != 1 or values.spec.dtype is self.spec.dtype):
+        return values
+    return ops.to_dtype.call((values, self.spec.dtype), None)
+
+
+def _index_put_inplace(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+    items = items_of(self, indices)
+    return write(self, items, fitted(self, items, values, accumulate), accumulate)
+
+
 def _index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
     items = items_of(self, indices)
+    values = fitted(self, items, values, accumulate)
     if not items or not all([isinstance(item, TensorBase) and item.spec.ndim for item in items]):
         return write(ops.clone.call((self,), None), items, values, accumulate)
     # Every dim is whole: one launch copies and writes.
@@ -485,8 +500,7 @@ define(Entry("index_put(Tensor self, any indices, Tensor values, bool accumulate
                  "None for a full slice; the last duplicate wins.", autocast={"cuda": "widest"}))
 define(Entry("index_put_(Tensor self, any indices, Tensor values, bool accumulate=False)",
              COMPOUND, path="index_put_", waits="data",
-             function=asking_as("index_put_", lambda self, indices, values, accumulate: write(
-                 self, items_of(self, indices), values, accumulate)),
+             function=asking_as("index_put_", _index_put_inplace),
              doc="index_put in place; self is unchanged if an index is out of range."))
 
 

@@ -412,3 +412,18 @@ def test_dtypes(dtype: Any) -> None:
     assert (added == ss.tensor(expected).to(dtype)).all()
     assert x.nonzero().tolist() == [[0, 0], [0, 1], [0, 2], [1, 1]]
     assert ss.one_hot(ss.tensor([1, 0])).tolist() == [[0, 1], [1, 0]]
+
+
+def test_one_number_under_one_mask_is_converted() -> None:
+    x, number = ss.zeros(3, 4, dtype=ss.bfloat16), ss.tensor([1.5], requires_grad=True)
+    rows = ss.tensor([True, False, True])
+    found = x.index_put([rows], number)
+    assert found.dtype is ss.bfloat16
+    assert found.sum(1).tolist() == [6.0, 0.0, 6.0]
+    found.sum().backward()
+    assert number.grad.tolist() == [8.0]
+    assert x.clone().index_put_([x == 0], ss.tensor(2.5)).sum().item() == 30.0
+    for indices, values, accumulate in (([rows], ss.ones(2, 4), False), ([rows], number, True),
+                                        ([ss.tensor([0])], number, False)):
+        with pytest.raises(RuntimeError, match="dtypes match"):
+            x.index_put(indices, values, accumulate)
