@@ -25,6 +25,9 @@ _FUNCTIONAL = (
     "margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool3d pairwise_distance "
     "pixel_shuffle pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss").split()
 _ELSEWHERE = {"autocast": "amp", "save": "serialization", "load": "serialization",
+              "memory_report": "core.api.memory", "no_sync": "core.api.waits",
+              "sync_report": "core.api.waits",
+              **dict.fromkeys(("explain", "describe_plan", "time_shares"), "core.api.explain"),
               **dict.fromkeys(_FUNCTIONAL, "nn.functional")}
 
 __all__ = [*namespace.__all__, *_LATER, *_ELSEWHERE]

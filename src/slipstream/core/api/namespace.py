@@ -16,18 +16,16 @@ from slipstream.core.api import (
     precision,
     random,
 )
-from slipstream.core.api.explain import describe_plan, explain, time_shares
-from slipstream.core.api.memory import memory_report
 from slipstream.core.api.printing import get_printoptions, printoptions, set_printoptions
 from slipstream.core.api.size import Size
 from slipstream.core.api.tensor import Tensor
-from slipstream.core.api.waits import SyncError, no_sync, sync_report
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.modes import DispatchMode, RecordMode, redispatch
 from slipstream.core.shapes import broadcast, formats
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType, promote
+from slipstream.core.vocab.errors import SyncError
 
 install.install()
 
@@ -113,8 +111,7 @@ _OWN = (
     "set_default_dtype get_default_dtype set_default_device get_default_device contiguous_format "
     "channels_last channels_last_3d preserve_format strided is_tensor result_type "
     "promote_types broadcast_shapes numel is_floating_point is_complex DispatchMode RecordMode "
-    "redispatch memory_report SyncError no_sync sync_report set_printoptions get_printoptions "
-    "printoptions explain describe_plan time_shares e inf nan newaxis pi"
+    "redispatch SyncError set_printoptions get_printoptions printoptions e inf nan newaxis pi"
 ).split()
 
 globals().update(install.functions[""])

@@ -53,8 +53,8 @@ def short_way(op: Any, common: Operator) -> Operator:
             state = local.state
         except AttributeError:
             return common(self, other)
-        if (plan is None or plan.quick is None or state.special & heeds or door.pending
-                or self.offset or other.offset
+        if (plan is None or plan.quick is None or (state.special and state.special & heeds)
+                or door.pending or self.offset or other.offset
                 or modes.listeners is not None or modes.ring is not None or self.base is not None
                 or self.record is not None or other.record is not None or other.base is not None):
             return common(self, other)
