@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 import slipstream as ss
-from gpu.models import convolutions, digits_step, mlp_step
-from gpu.timing import Row, Step, device_time, enqueue, loop, ours_wait, peer_time, peer_wait, ratio
+from gpu.models import Step, convolutions, digits_step, mlp_step
+from gpu.timing import Row, device_time, enqueue, loop, ours_wait, peer_time, peer_wait, ratio
 
 SMALL = 64
 # What makes a step at a new length slow.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gpu.timing import Step
+Step = Callable[[], Any]
 
 
 def mlp_step(lib: Any, optimizer: str = "Adam", **options: Any) -> Step:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from bursts import milliseconds
 
 import slipstream as ss
-
-Step = Callable[[], Any]
+from gpu.models import Step
 
 
 class Row(NamedTuple):
