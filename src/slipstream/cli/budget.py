@@ -7,14 +7,12 @@ computes by hand.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from dataclasses import dataclass
 from typing import Any
 
-from slipstream.cli.memory import status_of
-from slipstream.cli.run import run_script
+from slipstream.cli.run import run_to_end
 from slipstream.core.api.budget import Measured, measure_budget
 
 SUMMARY = "say whether a program is CPU-bound or GPU-bound, by how much, and what replay would do"
@@ -118,16 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
         print("slipstream budget: a script is measured; --ops, --dispatch-us and --gpu-us are "
               "without one", file=sys.stderr)
         return 2
-    status: Any = 0
-    output = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
     with measure_budget() as found:
-        try:
-            with output:
-                status = run_script(arguments, "budget")
-        except SystemExit as end:
-            status = end.code
+        status = run_to_end(arguments, "budget")
     print(json.dumps(facts_of(found), indent=2) if arguments.json else measured_text(found))
-    return status_of(status)
+    return status
 
 
 def budget_of(found: Measured) -> Budget | None:

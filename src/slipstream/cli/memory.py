@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import sys
 from dataclasses import asdict
 from typing import Any
 
 import slipstream as ss
 from slipstream.cli.charts import chart
-from slipstream.cli.run import run_script
+from slipstream.cli.run import run_to_end
 from slipstream.core.api.memory import (
     HolderRow,
     MemoryReport,
@@ -47,14 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the script, print the report; the status is the script's."""
     if arguments.snapshot:
         ss.cuda.memory._record_memory_history()
-    status: Any = 0
-    output = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
     with record_memory() as recording:
-        try:
-            with output:
-                status = run_script(arguments, "memory")
-        except SystemExit as end:
-            status = end.code
+        status = run_to_end(arguments, "memory")
         now = memory_report()
     devices = [device_facts(timeline, now) for timeline in recording.timelines.values()
                if timeline.requests]
@@ -64,15 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"script": arguments.script, "devices": devices}, indent=2))
     else:
         print("\n\n".join([as_text(each) for each in devices] or ["no memory was asked for"]))
-    return status_of(status)
-
-
-def status_of(code: Any) -> int:
-    """The exit status that an argument of SystemExit means."""
-    if code is None or isinstance(code, int):
-        return code or 0
-    print(code, file=sys.stderr)
-    return 1
+    return status
 
 
 def device_facts(timeline: Any, now: MemoryReport) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import contextlib
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 from slipstream import torch_names
 
@@ -48,6 +50,24 @@ def run_script(arguments: argparse.Namespace, command: str) -> int:
         sys.path[0] = str(path.resolve().parent)
     torch_names.install()
     return execute(source, path)
+
+
+def run_to_end(arguments: argparse.Namespace, command: str) -> int:
+    """`run_script` for a command that prints a report afterwards; the script's exit status.
+
+    With ``arguments.json`` the script prints to standard error: the report alone is the output.
+    """
+    code: Any = 0
+    output = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
+    try:
+        with output:
+            code = run_script(arguments, command)
+    except SystemExit as end:
+        code = end.code
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return 1
 
 
 def execute(source: bytes, path: Path) -> int:

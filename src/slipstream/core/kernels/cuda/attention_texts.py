@@ -148,6 +148,19 @@ _OWN = r"""
     SLIP_POINTER(const item_t) own_keys = key + slip_start(walk, walk.key, batch, key_head);
     SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch, key_head);
 """
+# How a block asks for the keys and values of a step.
+_BRING = r"""    auto bring = [&](int step) {
+        const int at = step * COLUMNS;
+        const int turn = step % STAGES;
+        slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
+                                   own_keys + at * walk.key.row, walk.key.row, all - at,
+                                   OWN_WIDTH, fits);
+        slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
+                                   own_values + at * walk.value.row, walk.value.row,
+                                   all - at, OWN_DEPTH, fits);
+    };
+"""
+
 # STAGES 2: while a tile is computed with, the next one comes into the other half.
 _STEP = r"""
 #if STAGES == 2
@@ -180,17 +193,7 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
     SLIP_POINTER(item_t) keys = queries + ROWS * LINE(WIDTH);
     SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
     SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
-    auto bring = [&](int step) {
-        const int at = step * COLUMNS;
-        const int turn = step % STAGES;
-        slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
-                                   own_keys + at * walk.key.row, walk.key.row, all - at,
-                                   OWN_WIDTH, fits);
-        slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
-                                   own_values + at * walk.value.row, walk.value.row,
-                                   all - at, OWN_DEPTH, fits);
-    };
-    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
+""" + _BRING + r"""    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
     bring(0);
     slip_tile<DEPTH> sum;
     slip_clear(sum);
@@ -290,17 +293,7 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
     SLIP_POINTER(item_t) keys = grads + ROWS * LINE(DEPTH);
     SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
     SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
-    auto bring = [&](int step) {
-        const int at = step * COLUMNS;
-        const int turn = step % STAGES;
-        slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
-                                   own_keys + at * walk.key.row, walk.key.row, all - at,
-                                   OWN_WIDTH, fits);
-        slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
-                                   own_values + at * walk.value.row, walk.value.row,
-                                   all - at, OWN_DEPTH, fits);
-    };
-    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
+""" + _BRING + r"""    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
     slip_bring<ROWS, DEPTH>(grads, own_grad, walk.grad.row, left, OWN_DEPTH, fits);
     bring(0);
     // D, which the other kernel wants too, and the logarithms.
