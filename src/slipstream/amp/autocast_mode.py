@@ -86,9 +86,11 @@ class autocast:
         return self
 
     def __exit__(self, *failure: object) -> None:
+        # First: a scope that was not entered has nothing to restore, and counts for nothing.
+        before = self._before.pop()
         if autocast_decrement_nesting() == 0:
             ss.clear_autocast_cache()
-        restore_autocast(self.device, self._before.pop())
+        restore_autocast(self.device, before)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorate a function: each call of it is in a scope of its own."""

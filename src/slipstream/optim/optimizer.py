@@ -315,8 +315,12 @@ def _unpack(group: Group) -> None:
 def fitted(value: Any, parameter: ss.Tensor | None, key: str = "") -> Any:
     """Loaded state as ``parameter`` needs it; tensors that fit already are taken over."""
     if isinstance(value, ss.Tensor):
-        if parameter is None or key == "step":
+        if parameter is None:
             return value
+        if key == "step":
+            # Counted on the host, but where a card counts its own: not on another device.
+            home = parameter.device if value.device.type != "cpu" else value.device
+            return value.to(home)
         dtype = parameter.dtype if parameter.is_floating_point() else value.dtype
         return value.to(device=parameter.device, dtype=dtype)
     if isinstance(value, dict):

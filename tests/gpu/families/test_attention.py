@@ -462,3 +462,14 @@ def test_errors_name_the_operands() -> None:
         attention(q, k, k, dropout_p=1.5)
     with pytest.raises(RuntimeError, match="is_causal"):
         attention(q, k, k, ss.ones(5, 5, device="cuda", dtype=ss.bool), is_causal=True)
+
+
+def test_the_least_finite_number_of_a_mask_is_no_missing_key() -> None:
+    ss.manual_seed(0)
+    q, k, v = (ss.randn(1, 1, 4, 8) for _ in range(3))
+    mask = ss.zeros(4, 4)
+    mask[3] = ss.finfo(ss.float32).min
+    attend = ss.nn.functional.scaled_dot_product_attention
+    wanted = attend(q, k, v, mask)
+    found = attend(q.cuda(), k.cuda(), v.cuda(), mask.cuda()).cpu()
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)

@@ -95,3 +95,14 @@ def test_steps_wait_for_nothing() -> None:
     for _ in range(5):
         optimizer.step()
     assert ss.cuda.driver_stats()["synchronizations"] == before
+
+
+def test_a_card_s_counters_go_home_with_the_parameters() -> None:
+    _, optimizer = made("cuda", ss.optim.Adam, capturable=True)
+    optimizer.step()
+    params, other = made("cpu", ss.optim.Adam)
+    other.load_state_dict(optimizer.state_dict())
+    step = other.state[params[0]]["step"]
+    assert (step.device.type, step.item()) == ("cpu", 1.0)
+    other.step()
+    assert other.state[params[0]]["step"].item() == 2.0

@@ -112,12 +112,14 @@ def set_item(self: Any, index: Any, value: Any) -> None:
         _write_view(self, _basic.call((self, pattern, starts), None), value)
         return
     value = _value_of(self, value)
+    if isinstance(value, TensorBase):
+        value = catalog.fitted(self, items, value, False)
     masked = _is_mask(self, items)
     if masked and _is_single(value):
         _fill_masked(self, items[0], value)
     elif self.spec.device is CPU:
         catalog.write(self, items, value)
-    elif masked and _is_alike(self, items[0], value):
+    elif masked and value.spec.dtype is self.spec.dtype and _is_alike(self, items[0], value):
         _write_masked(self, items[0], value)
     else:
         asked("index_put_", self, catalog.write, self, items, value)

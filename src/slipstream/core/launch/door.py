@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -162,13 +163,18 @@ def backend_of(device: Device) -> Backend:
     """The backend of a device; raises RuntimeError where there is none."""
     found = backends.get(device)
     if found is None and device.type == "cuda":
-        found = backends[device] = makers.cuda(device)
-        door.windowed = (*door.windowed, found)
+        with making:
+            # Another thread may have made it meanwhile: a card has one backend.
+            found = backends.get(device)
+            if found is None:
+                found = backends[device] = makers.cuda(device)
+                door.windowed = (*door.windowed, found)
     if found is None:
         raise RuntimeError(f"device {device} is not available: no backend is registered for it")
     return found
 
 
 backends: dict[Device, Backend] = {}
+making = threading.RLock()
 makers = Makers()
 door = LaunchDoor()

@@ -216,6 +216,9 @@ class Allocator(Memory):
                 nbytes = self.stack[2 * self.pending + 1]
             else:
                 address, nbytes = self.returned.pop()
+            # Told first: once it is free, another thread may be given it and tell of that.
+            if self.listener is not None:
+                self.listener("free", address, nbytes)
             shelf: Shelf | None = None
             if nbytes <= self.small:
                 shelf = self.table[(nbytes + self.round_up) >> self.shift]
@@ -226,8 +229,6 @@ class Allocator(Memory):
                 if nbytes <= self.small:
                     self.note_outside(-1)
             self.requested_given += nbytes
-            if self.listener is not None:
-                self.listener("free", address, nbytes)
         return 0
 
     def give_large(self, address: cython.size_t) -> int:

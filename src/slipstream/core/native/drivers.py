@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from slipstream.core.native.driver import Driver
 from slipstream.core.vocab import optional
 from slipstream.core.vocab.settings import settings
@@ -26,11 +28,15 @@ class Drivers:
         # Why there is none, and what would mend it where that is known.
         self.missing = ""
         self.mend = ""
+        # One thread looks: a second driver would know nothing of the first one's memory.
+        self.lock = threading.RLock()
 
     def current(self) -> Driver:
         """The driver; raises RuntimeError with the mend where there is none."""
         if self.found is None:
-            self._find()
+            with self.lock:
+                if self.found is None:
+                    self._find()
         if self.found is None:
             raise RuntimeError(f"CUDA is not available: {self.missing}" + (
                 "" if settings.driver == "sim" else f"\n  mend: {WAYS_OUT}"))
@@ -38,8 +44,9 @@ class Drivers:
 
     def available(self) -> bool:
         """Whether there is a driver with a card; makes no context."""
-        if self.found is None and not self.missing:
-            self._find()
+        with self.lock:
+            if self.found is None and not self.missing:
+                self._find()
         return self.found is not None and self.found.device_count() > 0
 
     def use(self, driver: Driver | None) -> None:

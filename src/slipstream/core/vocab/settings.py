@@ -121,13 +121,23 @@ class Settings:
     simulated: SimulatedCard = field(default_factory=SimulatedCard)
 
 
+def _whole(name: str, default: int) -> int:
+    """A whole number of the environment; ``default`` where it is empty or not there."""
+    text = os.environ.get(name, "").strip()
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise ValueError(f"{name}={text} in the environment: it has to be a whole number, "
+                         f"{default} by default") from None
+
+
 def _from_environment() -> Settings:
     read = os.environ.get
     return Settings(
         core=read("SLIPSTREAM_CORE", "compiled"),
-        debug=int(read("SLIPSTREAM_DEBUG", "0")),
-        plans=int(read("SLIPSTREAM_PLANS", "8192")),
-        delay_seed=int(read("SLIPSTREAM_DELAY_SEED", "0")),
+        debug=_whole("SLIPSTREAM_DEBUG", 0),
+        plans=_whole("SLIPSTREAM_PLANS", 8192),
+        delay_seed=_whole("SLIPSTREAM_DELAY_SEED", 0),
         driver=read("SLIPSTREAM_DRIVER", "auto"),
         memo=read("SLIPSTREAM_MEMO", "1") != "0",
         tunable=read("SLIPSTREAM_TUNABLE", "0") not in ("", "0"),

@@ -59,7 +59,7 @@ def local_response_norm(input: ss.Tensor, size: int, alpha: float = 1e-4, beta: 
     return input / (total.reshape(input.shape) * (alpha / size) + k) ** beta
 
 
-@autocast_as(cuda="widest")
+@autocast_as(cuda="widest", cpu="asleep")
 def bilinear(input1: ss.Tensor, input2: ss.Tensor, weight: ss.Tensor,
              bias: ss.Tensor | None = None) -> ss.Tensor:
     """sum over i and j of input1[i] weight[o, i, j] input2[j], plus bias[o]."""

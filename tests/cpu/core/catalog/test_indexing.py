@@ -427,3 +427,17 @@ def test_one_number_under_one_mask_is_converted() -> None:
                                         ([ss.tensor([0])], number, False)):
         with pytest.raises(RuntimeError, match="dtypes match"):
             x.index_put(indices, values, accumulate)
+
+
+def test_one_number_is_converted_where_a_mask_is_assigned_to() -> None:
+    mask = ss.tensor([True, False, True])
+    x = ss.zeros(3, dtype=ss.float16)
+    x[mask] = ss.tensor([7.0])
+    y = ss.zeros(2, 3)
+    y[:, mask] = ss.tensor(1)
+    y[..., mask] = ss.tensor([[2]])
+    assert (x.tolist(), y.tolist()) == ([7.0, 0.0, 7.0], [[2.0, 0.0, 2.0]] * 2)
+    whole = ss.zeros(3, 4, dtype=ss.int64)
+    with pytest.raises(RuntimeError, match="dtypes match"):
+        whole[mask] = ss.tensor([0.5, 1.5, 2.5, 3.5])
+    assert whole.sum() == 0

@@ -107,7 +107,10 @@ SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, 
 #elif MASK == 2
             if (counts) {
                 const mask_t added = mask[at];
-                tile.at(r, c) += MASK_WIDEN(added) * (wide_t)LOG2_E;
+                // A finite number stays one: the least is what padding is marked with.
+                const wide_t wide = MASK_WIDEN(added);
+                const wide_t turned = wide * (wide_t)LOG2_E;
+                tile.at(r, c) += turned == -INFINITY && wide != -INFINITY ? wide : turned;
             }
 #endif
             if (!counts) tile.at(r, c) = -INFINITY;
