@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from slipstream.cli import run as run_command
 from slipstream.core.api.tracking import LineExplainer
@@ -28,12 +29,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the script as ``slipstream run`` does; explain behind its output."""
     arguments.script, line = split(arguments.script)
     seen = LineExplainer(arguments.script, line)
-    try:
-        with seen:
-            return run_command.run(arguments)
-    finally:
-        sys.stdout.flush()
+    with seen:
+        status = run_command.run_to_end(arguments, "explain")
+    sys.stdout.flush()
+    if Path(arguments.script).exists():
         tell(seen, arguments, line)
+    return status
 
 
 def tell(seen: LineExplainer, arguments: argparse.Namespace, line: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.cli.charts import chart
-from slipstream.cli.run import run_to_end
+from slipstream.cli.run import run_to_end, without_folder
 from slipstream.core.api.memory import (
     HolderRow,
     MemoryReport,
@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script, print the report; the status is the script's."""
+    if without_folder("memory", snapshot=arguments.snapshot):
+        return 2
     if arguments.snapshot:
         ss.cuda.memory._record_memory_history()
     with record_memory() as recording:

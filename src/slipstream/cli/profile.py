@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 import slipstream as ss
 from slipstream.cli import run as run_command
@@ -27,16 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script as ``slipstream run`` does; print the page of text after its output."""
+    if run_command.without_folder("profile", html=arguments.html, trace=arguments.trace,
+                                  stacks=arguments.stacks):
+        return 2
     whole = bool(arguments.stacks or arguments.html)
     seen = ss.profiler.profile(with_stack=whole, profile_memory=bool(arguments.html),
                                records=max(arguments.records, 1))
     seen.start()
-    try:
-        return run_command.run(arguments)
-    finally:
-        seen.stop()
-        sys.stdout.flush()
+    status = run_command.run_to_end(arguments, "profile")
+    seen.stop()
+    sys.stdout.flush()
+    if Path(arguments.script).exists():
         tell(seen, arguments)
+    return status
 
 
 def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> None:

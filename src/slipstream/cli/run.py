@@ -58,7 +58,8 @@ def run_to_end(arguments: argparse.Namespace, command: str) -> int:
     With ``arguments.json`` the script prints to standard error: the report alone is the output.
     """
     code: Any = 0
-    output = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
+    apart = getattr(arguments, "json", False)
+    output = contextlib.redirect_stdout(sys.stderr) if apart else contextlib.nullcontext()
     try:
         with output:
             code = run_script(arguments, command)
@@ -68,6 +69,16 @@ def run_to_end(arguments: argparse.Namespace, command: str) -> int:
         return code or 0
     print(code, file=sys.stderr)
     return 1
+
+
+def without_folder(command: str, **files: str | None) -> bool:
+    """Whether a file that is to be written lies in no folder; says so, before a script runs."""
+    for option, file in files.items():
+        if file and not Path(file).absolute().parent.is_dir():
+            print(f"slipstream {command}: --{option} {file}: there is no such folder",
+                  file=sys.stderr)
+            return True
+    return False
 
 
 def execute(source: bytes, path: Path) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 import slipstream
 from slipstream import torch_names
+from slipstream.cli import main
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "torch_scripts"
 
@@ -172,3 +173,22 @@ def test_autocast_under_its_names(write):
     done = run(script)
     assert done.stdout.split() == ["slipstream.bfloat16", "slipstream.float32",
                                    "slipstream.float16"], done.stderr
+
+
+@pytest.mark.parametrize("command", ["profile", "explain", "memory", "budget"])
+def test_reports_of_scripts_that_are_not_there(tmp_path, capsys, command):
+    assert main([command, str(tmp_path / "missing.py")]) == 2
+    found = capsys.readouterr()
+    assert f"slipstream {command}: can't open file" in found.err
+
+
+@pytest.mark.parametrize(("command", "option"), [
+    ("profile", "--html"), ("profile", "--trace"), ("profile", "--stacks"),
+    ("memory", "--snapshot")])
+def test_a_file_in_no_folder_is_refused_before_the_script_runs(tmp_path, capsys, command, option):
+    script = tmp_path / "script.py"
+    script.write_text("print('ran')\n")
+    assert main([command, option, str(tmp_path / "no" / "such"), str(script)]) == 2
+    found = capsys.readouterr()
+    assert "there is no such folder" in found.err
+    assert "ran" not in found.out
