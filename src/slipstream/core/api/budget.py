@@ -159,6 +159,9 @@ def _fill(found: Measured, sampler: _Sampler, spans: list[tuple[Look, Look]]) ->
     found.spans = spans
     found.listened, found.kernels = sampler.listened, sampler.kernels / 1e3
     for backend, timer in sampler.timers.items():
+        if not timer.replayed[0] and not timer.single[0]:
+            # The script left this card alone.
+            continue
         found.simulated = backend.driver.name == "simulated"
         found.device_name = f"{backend.device}, {backend.driver.properties(backend.ordinal).name}"
         found.alone = not timer.replayed[0]

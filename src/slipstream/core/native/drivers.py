@@ -6,6 +6,7 @@ import threading
 
 from slipstream.core.native.driver import Driver
 from slipstream.core.vocab import optional
+from slipstream.core.vocab.ring import exports
 from slipstream.core.vocab.settings import settings
 
 # What the driver says at its start, and what to do.
@@ -53,6 +54,8 @@ class Drivers:
         """Take this driver from now on; None: find one again.  For tests, before any context."""
         self.found = driver
         self.missing = self.mend = ""
+        # What left was memory of the driver before.
+        exports.clear()
 
     def _find(self) -> None:
         simulated = settings.driver == "sim"

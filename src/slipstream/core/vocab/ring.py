@@ -374,6 +374,8 @@ class Ring:
 
 def note_export(address: int, nbytes: int, code: Any, instruction: int) -> None:
     """Remember the line from which other code got device memory."""
+    # The latest is the last: memory that came back may be handed out at another line.
+    exports.pop(address, None)
     if len(exports) >= MOST_EXPORTS:
         exports.pop(next(iter(exports)))
     exports[address] = (nbytes, code, instruction)
@@ -382,7 +384,7 @@ def note_export(address: int, nbytes: int, code: Any, instruction: int) -> None:
 def exported_at(addresses: tuple[int, ...]) -> tuple[Any, int] | None:
     """The line that handed out the memory of one of these addresses."""
     for address in addresses:
-        for start, (nbytes, code, instruction) in exports.items():
+        for start, (nbytes, code, instruction) in reversed(exports.items()):
             if start <= address < start + max(nbytes, 1):
                 return code, instruction
     return None
