@@ -206,7 +206,7 @@ class Allocator(Memory):
         self.requested_taken += nbytes
 
     def settle(self) -> int:
-        """Make free what came back."""
+        """Make free what came back, once it was told: then other threads may be given it."""
         address: cython.size_t
         nbytes: cython.Py_ssize_t
         while self.pending if cython.compiled else self.returned:
@@ -216,7 +216,6 @@ class Allocator(Memory):
                 nbytes = self.stack[2 * self.pending + 1]
             else:
                 address, nbytes = self.returned.pop()
-            # Told first: once it is free, another thread may be given it and tell of that.
             if self.listener is not None:
                 self.listener("free", address, nbytes)
             shelf: Shelf | None = None
