@@ -28,6 +28,10 @@ def soft(x: Any) -> Any:
     return raised / (x - x.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True)
 
 
+# Named here: to make them takes a driver, and tests are collected where there is none.
+CALLS = ("flat", "broadcast", "tiles", "rows", "split", "columns", "place", "empty")
+
+
 def runs() -> dict[str, Run]:
     """A call of every schedule."""
     tall = cuda(numbers([100, 33]))
@@ -53,7 +57,7 @@ def card_work(run: Run) -> CardWork:
                     tuple(run.domain), strides)
 
 
-@pytest.mark.parametrize("name", runs())
+@pytest.mark.parametrize("name", CALLS)
 def test_they_end_where_a_call_ends(name: str) -> None:
     run = runs()[name].launch()
     found = run_passes(card_work(run), PASSES)
@@ -78,6 +82,10 @@ def test_every_pass_can_be_read() -> None:
     assert "Space(outer=(), inner=(70000,)" in texts["collapse"]
     assert texts["schedule"].count("grid") == 3
     assert texts["print"].count("__global__") == 3
+
+
+def test_every_call_has_its_test() -> None:
+    assert tuple(runs()) == CALLS
 
 
 def test_the_list_prints() -> None:
