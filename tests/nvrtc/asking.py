@@ -37,12 +37,18 @@ def sources(every: bool) -> list[Source]:
         walk(f"cuda:{MAIN}")
         others = [each for each in driver.sources if each not in usual]
     return [*usual, *[each._replace(arch=arch) for each in others
-                      for arch in (ARCHITECTURES if every else (turn(each),))]]
+                      for arch in (homes(each) if every else (turn(each),))]]
+
+
+def homes(source: Source) -> tuple[str, ...]:
+    """The architectures that have a source's instructions: older cards are given other kernels."""
+    return ARCHITECTURES[1:] if "cp.async" in source.text else ARCHITECTURES
 
 
 def turn(source: Source) -> str:
     """The architecture whose turn a source is, the same in every run."""
-    return ARCHITECTURES[crc32(source.text.encode()) % len(ARCHITECTURES)]
+    found = homes(source)
+    return found[crc32(source.text.encode()) % len(found)]
 
 
 def ask(device: str, kinds: tuple[DType, ...]) -> None:
