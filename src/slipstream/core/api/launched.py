@@ -7,6 +7,7 @@ from typing import Any
 
 from slipstream.core.fuse.printing import describe
 from slipstream.core.native.driver import DriverError
+from slipstream.core.vocab.operands import bytes_of
 
 
 def launch_facts(plan: Any) -> dict[str, Any]:
@@ -36,14 +37,6 @@ def window_text(queue: Any) -> str:
         return "captured by the user"
     waiting = len(queue.window.launches) - queue.window.drained
     return f"recorded, {waiting} waiting in the window" if waiting else "sent"
-
-
-def bytes_of(plan: Any) -> int:
-    """Bytes that the operands hold: what a kernel reads and writes at least."""
-    specs = [spec for spec in (plan.out_specs or (plan.out_spec,)) if spec is not None]
-    for part in plan.key or ():
-        specs += part if isinstance(part, tuple) else (part,)
-    return sum(getattr(spec, "nbytes", 0) for spec in specs)
 
 
 def launch_text(facts: dict[str, Any]) -> str:

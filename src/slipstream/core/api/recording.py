@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slipstream.core.vocab.modes import decode_site
+from slipstream.core.vocab.operands import specs_of
 from slipstream.core.vocab.records import Plan
 from slipstream.core.vocab.ring import (
     COPY,
+    ESTIMATED,
     FILL,
     KERNEL,
     KIND_NAMES,
     LAYERS,
     OP,
+    REPLAYED,
     SEND,
     VIEW,
     WAIT,
@@ -21,9 +24,7 @@ from slipstream.core.vocab.ring import (
     Ring,
 )
 
-REPLAYED, ESTIMATED = 1 << 32, 1 << 33
 ON_DEVICE = (KERNEL, COPY, FILL)
-# The layer in which launches become time of the host's own, and its name on other devices.
 Line = tuple[str, int]
 
 
@@ -186,11 +187,7 @@ class Decoder:
 
 def facts_of(plan: Plan) -> PlanFacts:
     """What is known of a plan's operands."""
-    ins: list[Any] = []
-    for part in plan.key or ():
-        ins += [each for each in (part if isinstance(part, tuple) else (part,))
-                if hasattr(each, "nbytes") and hasattr(each, "shape")]
-    outs = [spec for spec in (plan.out_specs or (plan.out_spec,)) if spec is not None]
+    ins, outs = specs_of(plan)
     out_bytes = sum(spec.nbytes for spec in outs) if plan.kernel is not None else 0
     device = str(outs[0].device) if outs else ""
     # Only where an op is one launch are its bytes those of a kernel.

@@ -34,6 +34,8 @@ CELL = 3
 MOST_NAMES = 1 << 18
 OTHER = "(other)"
 LOW = (1 << 32) - 1
+# Bits of a record's ``where``, above the device (8 bits) and the stream (16 bits).
+REPLAYED, ESTIMATED = 1 << 32, 1 << 33
 # Device memory that left by address: (address, bytes, code, instruction), the last ones.
 MOST_EXPORTS = 64
 exports: dict[int, tuple[int, Any, int]] = {}

@@ -15,11 +15,20 @@ from typing import Any, NamedTuple
 from slipstream.core.launch.door import door
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, DriverError
 from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.operands import bytes_of
 from slipstream.core.vocab.records import Plan
-from slipstream.core.vocab.ring import COPY, DRIVER, FILL, KERNEL, LOW, SEND, exported_at
+from slipstream.core.vocab.ring import (
+    COPY,
+    DRIVER,
+    ESTIMATED,
+    FILL,
+    KERNEL,
+    LOW,
+    REPLAYED,
+    SEND,
+    exported_at,
+)
 
-# Bits of a record's ``where``, above the device (8 bits) and the stream (16 bits).
-REPLAYED, ESTIMATED = 1 << 32, 1 << 33
 # A kernel's time is reckoned as this and its bytes at this many a nanosecond.
 KERNEL_NS, BYTES_A_NS = 1500, 2500
 # Windows whose parts are kept.
@@ -200,7 +209,8 @@ class Timer:
             site = trace >> 32 or ring.site_of(*work.sites[2 * place:2 * place + 2])
             self.origin.setdefault((site, launch.name), trace & LOW)
             op = self.origin[site, launch.name]
-            cost = KERNEL_NS + plan_bytes(ring.names[op]) / BYTES_A_NS
+            plan = ring.names[op]
+            cost = KERNEL_NS + (bytes_of(plan) if isinstance(plan, Plan) else 0) / BYTES_A_NS
             items.append((KERNEL, ring.name_of(launch.name), site, op, cost))
         return shared(items, where, work.launches)
 
@@ -346,18 +356,3 @@ def shared(items: list[Any], where: int, kept: Any = None) -> Parts:
                      (at + cost) / total))
         at += cost
     return Parts(rows, total, items[-1][2] if items else 0, kept)
-
-
-def plan_bytes(plan: Any) -> int:
-    """Bytes that a plan's operands hold: what its kernels read and write at least."""
-    if not isinstance(plan, Plan):
-        return 0
-    specs = [*plan.out_specs] or [plan.out_spec]
-    parts: list[Any] = list(plan.key or ())
-    while parts:
-        part = parts.pop()
-        if isinstance(part, tuple):
-            parts.extend(part)
-        else:
-            specs.append(part)
-    return sum(getattr(spec, "nbytes", 0) for spec in specs)
