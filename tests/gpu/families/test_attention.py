@@ -440,7 +440,7 @@ def test_nothing_is_spilled(dtype: Any, width: int, facts: dict[str, Any]) -> No
                                               [], [])
         done, = nvrtc.nvrtcCompileProgram(program, len(options), options)
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
-        log = b" " * size
+        log = bytes(size)
         nvrtc.nvrtcGetProgramLog(program, log)
         nvrtc.nvrtcDestroyProgram(program)
         assert done == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()

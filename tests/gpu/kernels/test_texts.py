@@ -106,7 +106,7 @@ def test_nothing_is_spilled(arch: str) -> None:
         done, = nvrtc.nvrtcCompileProgram(program, len(options), options)
         assert done == nvrtc.nvrtcResult.NVRTC_SUCCESS
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
-        log = b" " * size
+        log = bytes(size)
         nvrtc.nvrtcGetProgramLog(program, log)
         nvrtc.nvrtcDestroyProgram(program)
         assert b" 0 bytes spill stores" in log, log.decode()

@@ -51,7 +51,7 @@ class Compiler:
             if status:
                 raise CompileError(name, log_of(program))
             _, size = nvrtc.nvrtcGetCUBINSize(program)
-            image = b" " * size
+            image = bytes(size)
             nvrtc.nvrtcGetCUBIN(program, image)
             return image, log_of(program)
         finally:
@@ -69,6 +69,8 @@ def supported() -> list[str]:
 def log_of(program: Any) -> str:
     """What NVRTC says of a program."""
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
+    # NVRTC writes into this object.  An empty log is one byte, and `b" " * 1` is the interpreter's
+    # only b" ", which its parser reads too: it must be an object of our own.
+    log = bytes(size)
     nvrtc.nvrtcGetProgramLog(program, log)
     return log.rstrip(b"\0 ").decode(errors="replace")
