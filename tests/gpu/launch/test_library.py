@@ -18,6 +18,7 @@ import slipstream as ss
 from gpu.launch.loops import LOOPS
 from gpu.launch.test_replay import steady
 from slipstream.core.catalog.table import table
+from slipstream.core.kernels.cuda import library
 from slipstream.core.kernels.cuda.library import libraries
 from slipstream.core.kernels.cuda.programs import ProgramKernel
 from slipstream.core.launch.cuda.modules import modules
@@ -29,8 +30,9 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3}
 
 
 @pytest.fixture
-def start(restart: Any) -> Callable[..., Any]:
-    """Start anew with a library beside the driver."""
+def start(restart: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Start anew with a library beside the driver, which takes small products too."""
+    monkeypatch.setattr(library, "SMALL_PRODUCTS", 0)
     return lambda **options: restart(library=True, **options)
 
 
@@ -249,17 +251,51 @@ def test_lengths_never_seen(start: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert now["captured"] <= 20
 
 
+def test_small_products_of_new_lengths_ask_the_library_nothing(restart: Any) -> None:
+    driver = restart(library=True, zero_cost=True, race=False, poison=False)
+    step = network()
+    for length in FIRST:
+        step(length)
+    ss.cuda.synchronize()
+    before, compiled = driver.statistics(), len(modules.functions)
+    for length in range(1, 257):
+        step(length)
+    ss.cuda.synchronize()
+    after = driver.statistics()
+    assert len(modules.functions) == compiled
+    assert after["library_questions"] == before["library_questions"] == 0
+    # What is captured are windows, a few of each sequence of kernels.
+    assert after["captures"] - before["captures"] == 0
+
+
+@pytest.mark.parametrize(("sizes", "ours"), [
+    ((64, 256, 256), True), ((1, 1024, 64), True), ((256, 64, 1024), True),
+    ((64, 1025, 16), False), ((1, 1024, 4096), False), ((512, 256, 256), False)])
+def test_only_small_float32_products_are_ours(restart: Any, sizes: tuple[int, int, int],
+                                              ours: bool) -> None:
+    restart(library=True, zero_cost=True)
+    rows, depth, columns = sizes
+    for dtype, expected in (("float32", ours), ("bfloat16", False)):
+        x = ss.zeros(rows, depth, dtype=getattr(ss, dtype), device="cuda")
+        w = x.new_zeros(depth, columns)
+        before = launched()
+        x @ w
+        found = launched() - before
+        assert found["slip_product"] == expected
+        assert found["cublasLt kernel"] == (not expected)
+
+
 def test_an_algorithm_that_cannot_run_is_asked_for_once(start: Any) -> None:
     driver = start(zero_cost=True)
     (weight,) = operands("float32", (64, 48))
     ss.zeros(65, 64, device="cuda") @ weight
-    (library,) = libraries.found.values()
-    library.lt.library.refused.add(0)
+    (found,) = libraries.found.values()
+    found.lt.library.refused.add(0)
     for length in (66, 67, 68):
         ss.zeros(length, 64, device="cuda") @ weight
     assert driver.statistics()["library_questions"] == 2
-    library.lt.library.refused.clear()
-    library.lt.library.refused.add(1)
+    found.lt.library.refused.clear()
+    found.lt.library.refused.add(1)
     ss.zeros(69, 64, device="cuda") @ weight
     assert driver.statistics()["library_questions"] == 2
 

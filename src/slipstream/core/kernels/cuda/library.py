@@ -13,6 +13,7 @@ from typing import Any
 from slipstream.core.kernels.cuda import products
 from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library
+from slipstream.core.kernels.cuda.tiles import SHARED_STEPS
 from slipstream.core.kernels.cuda.tuning import Tuner
 from slipstream.core.kernels.cuda.walks import address
 from slipstream.core.launch.cuda.launches import EPILOGUE
@@ -37,6 +38,10 @@ from slipstream.core.vocab.settings import settings
 WORKSPACE = 32 << 20
 # The capability of cards from which on they multiply a dtype.
 OLDEST = {"bfloat16": (8, 0)}
+# The most products of numbers, and elements of both operands, of a float32 product that our own
+# kernel makes in one launch before the library has made it in two; its sizes are never asked about.
+SMALL_PRODUCTS = 1 << 24
+SMALL_ELEMENTS = 1 << 18
 # An auxiliary output's rows are so many elements or a multiple of it.
 AUXILIARY = 8
 
@@ -262,7 +267,18 @@ def _refusal(call: Any, product: Any) -> str:
         return f"cards of capability {'.'.join(map(str, capability))} multiply no {dtype.name}"
     # The kernel is made of it next.
     call.product = product(call)
-    return call.product if isinstance(call.product, str) else ""
+    if isinstance(call.product, str):
+        return call.product
+    return "float32 and small: one launch of our own takes less time" if small(call.product) else ""
+
+
+def small(product: Product) -> bool:
+    """Whether a product is exact float32 and so small that our own kernel is the faster one."""
+    depth = product.a.rows if product.transpose_a else product.a.columns
+    rows, columns = product.d.columns, product.d.rows
+    return (product.a.dtype == "float32" and product.compute == COMPUTE["float32"]
+            and depth <= SHARED_STEPS and (rows + columns) * depth <= SMALL_ELEMENTS
+            and rows * columns * depth <= SMALL_PRODUCTS)
 
 
 def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:
