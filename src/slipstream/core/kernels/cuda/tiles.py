@@ -180,12 +180,12 @@ _BODY = """
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < ROWS * COLUMNS / THREADS; n++) {
-        const int spot = threadIdx.x + n * THREADS;
-        const place_t row = first_row + spot / COLUMNS, column = first_column + spot % COLUMNS;
+        const int each = threadIdx.x + n * THREADS;
+        const place_t row = first_row + each / COLUMNS, column = first_column + each % COLUMNS;
         if (row >= rows || column >= columns) continue;
-        wide_t total = joined[0][spot];
+        wide_t total = joined[0][each];
 #pragma unroll
-        for (int g = 1; g < GROUPS; g++) total = PLUS(total, joined[g][spot]);
+        for (int g = 1; g < GROUPS; g++) total = PLUS(total, joined[g][each]);
         STORE
     }
 #else
