@@ -13,7 +13,8 @@ from typing import Any
 from slipstream.core.kernels.cuda import products
 from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library
-from slipstream.core.kernels.cuda.tiles import SHARED_STEPS
+from slipstream.core.kernels.cuda.few_rows import suits
+from slipstream.core.kernels.cuda.tiles import SHARED_STEPS, Sizes
 from slipstream.core.kernels.cuda.tuning import Tuner
 from slipstream.core.kernels.cuda.walks import address
 from slipstream.core.launch.cuda.launches import EPILOGUE
@@ -42,6 +43,8 @@ OLDEST = {"bfloat16": (8, 0)}
 # kernel makes in one launch before the library has made it in two; its sizes are never asked about.
 SMALL_PRODUCTS = 1 << 24
 SMALL_ELEMENTS = 1 << 18
+# Whether products of few rows are ours.
+FEW_ROWS = True
 # An auxiliary output's rows are so many elements or a multiple of it.
 AUXILIARY = 8
 
@@ -269,16 +272,26 @@ def _refusal(call: Any, product: Any) -> str:
     call.product = product(call)
     if isinstance(call.product, str):
         return call.product
-    return "float32 and small: one launch of our own takes less time" if small(call.product) else ""
+    return ours_is_faster(call.product, specs[0])
 
 
-def small(product: Product) -> bool:
-    """Whether a product is exact float32 and so small that our own kernel is the faster one."""
+def ours_is_faster(product: Product, spec: Any) -> str:
+    """Why our own kernel takes less time than the library's, or an empty text.
+
+    Small exact float32 products are one launch where the library makes two; few rows of 16-bit
+    floats are read at the speed of memory.  Neither asks the library about a new size.
+    """
     depth = product.a.rows if product.transpose_a else product.a.columns
-    rows, columns = product.d.columns, product.d.rows
-    return (product.a.dtype == "float32" and product.compute == COMPUTE["float32"]
-            and depth <= SHARED_STEPS and (rows + columns) * depth <= SMALL_ELEMENTS
-            and rows * columns * depth <= SMALL_PRODUCTS)
+    sizes = Sizes(product.d.columns, product.d.rows, depth)
+    if (spec.dtype.name == "float32" and product.compute == COMPUTE["float32"]
+            and depth <= SHARED_STEPS and (sizes.rows + sizes.columns) * depth <= SMALL_ELEMENTS
+            and sizes.rows * sizes.columns * depth <= SMALL_PRODUCTS):
+        return "it is a small product of float32"
+    side_by_side = product.transpose_a and not product.transpose_b
+    if FEW_ROWS and side_by_side and suits(sizes, spec.dtype, spec.device,
+                                           (product.b.stride, product.a.stride)):
+        return "it has few rows of 16-bit floats"
+    return ""
 
 
 def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:

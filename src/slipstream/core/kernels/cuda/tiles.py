@@ -55,6 +55,8 @@ TALL = Tile(64, 16, 4, 1)
 SMALL = Tile(16, 16, 1, 1)
 # A warp has the whole tile: each word that it reads serves four products.
 SHARED = Tile(16, 32, 4, 4, 64, 8)
+# Steps of the deepest slab.
+DEEPEST = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,9 @@ _BODY = """
     wide_t sum[OWN_ROWS][OWN_COLUMNS] = {};
     // What a thread loads of the next slab, while it computes with this one.
     wide_t next_left[ROWS * DEPTH / THREADS], next_right[COLUMNS * DEPTH / THREADS];
+    BEFORE
     auto fetch = [&](place_t slab) {
+        EACH
 #pragma unroll
         for (int n = 0; n < ROWS * DEPTH / THREADS; n++) {
             const int i = threadIdx.x + n * THREADS;
@@ -245,7 +249,9 @@ class Product:
     ``head`` names types and ``slip_walk``.  ``out``, ``sides`` and ``extra`` declare pointers: the
     result and what only ``store`` reads, both sides, and again what only ``store`` reads.
     ``left`` and ``right`` set ``value`` from (row, k) and (k, column) of ``batch``; ``store``
-    stores ``total`` at (row, column); ``locate`` and ``place`` come before them.
+    stores ``total`` at (row, column); ``locate`` and ``place`` come before them.  ``before`` comes
+    before all slabs and ``each`` before one that begins at step ``slab``; ``left`` and ``right``
+    load number ``n`` of a thread's elements of it.
     """
 
     name: str
@@ -259,6 +265,8 @@ class Product:
     numbers: str = ""
     locate: str = ""
     place: str = ""
+    before: str = ""
+    each: str = ""
     left_along_k: bool = True
     right_along_k: bool = False
 
@@ -278,7 +286,8 @@ def parts_of(sizes: Sizes, tile: Tile) -> int:
 
 def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     """The kernel of the tiles, storing results or parts."""
-    body = _BODY.replace("STORE", _STORE_PART if parts else product.store)
+    body = _BODY.replace("BEFORE", product.before).replace("EACH", product.each)
+    body = body.replace("STORE", _STORE_PART if parts else product.store)
     body = body.replace("{ LEFT }", "{ " + product.left + " }")
     body = body.replace("{ RIGHT }", "{ " + product.right + " }")
     text = _KERNEL.replace("NAME", product.name).replace("SIDES", product.sides)
