@@ -24,7 +24,7 @@ except ModuleNotFoundError:
 from rich.console import Console
 from rich.table import Table
 
-from gpu import attention, devices, hosts, tables
+from gpu import attention, curve_rows, devices, first, hosts, language, lists, tables
 from gpu.timing import Row
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -32,7 +32,8 @@ PARTS = {
     "adds": hosts.adds, "backwards": hosts.backwards, "training": hosts.training,
     "replay": hosts.replay, "changing": hosts.changing, "bandwidth": devices.bandwidth,
     "epilogues": devices.epilogues, "overlap": devices.overlap, "custom": devices.custom,
-    "attention": attention.attention,
+    "attention": attention.attention, "language": language.language, "gpt2": language.gpt2,
+    "first": first.first, "lists": lists.lists, "curves": curve_rows.curves_part,
 }
 
 
