@@ -1,4 +1,7 @@
-"""The environment that holds PyTorch, the peer: made once, in .venv-torch, and used again."""
+"""The environment that holds PyTorch, the peer: made once, in .venv-torch, and used again.
+
+``python tools/peer.py`` prepares it; its status tells whether that worked.
+"""
 
 from __future__ import annotations
 
@@ -30,3 +33,7 @@ def prepare() -> Path:
         pip_install("--no-deps", *BARE, python=PYTHON)
         (VENV / "installed.stamp").write_text(key)
     return PYTHON
+
+
+if __name__ == "__main__":
+    prepare()

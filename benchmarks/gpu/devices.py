@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import torch
-
 import slipstream as ss
+from gpu import peers
 from gpu.timing import Row, device_time, enqueue, ours_wait, peer_time, ratio
 
 LARGE = 64 << 20
@@ -17,6 +16,7 @@ def bandwidth() -> list[Row]:
     """Pointwise and row kernels of 64 M elements: share of a device copy's GB/s."""
     x = ss.rand(LARGE, device="cuda")
     y = ss.empty_like(x)
+    torch = peers.torch()
     source, target = torch.rand(LARGE, device="cuda"), torch.empty(LARGE, device="cuda")
     copy = 8 * LARGE / peer_time(lambda: target.copy_(source)) / 1e3
     rows = x.reshape(-1, 4096)
@@ -62,6 +62,7 @@ def epilogues() -> list[Row]:
 def epilogue(shape: tuple[int, int, int], how: str) -> list[Row]:
     """One shape: the time of a call, its launches, and its difference from float32."""
     m, n, k = shape
+    torch = peers.torch()
     x, w, b = [torch.randn(size, device="cuda", dtype=torch.bfloat16) / 8
                for size in ((m, k), (n, k), (n,))]
     ours = [ss.from_numpy(each.float().cpu().numpy()).to("cuda", ss.bfloat16)
@@ -95,6 +96,7 @@ def epilogue(shape: tuple[int, int, int], how: str) -> list[Row]:
 def overlap() -> list[Row]:
     """A pinned copy on a side stream beside a product: the overlapped share of the shorter."""
     ours = overlapped(ss, ss.zeros(LARGE).pin_memory())
+    torch = peers.torch()
     peer = overlapped(torch, torch.zeros(LARGE).pin_memory())
     return [Row("pinned copy beside products: overlapped share of the shorter", ours, peer, ours,
                 -0.9, "")]

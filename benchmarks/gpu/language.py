@@ -6,28 +6,24 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 import slipstream as ss
-from gpu import gpt, hosts
+from gpu import gpt, hosts, peers
 from gpu.gpt import Step
-from gpu.timing import Row, loop, ours_wait, peer_wait, ratio
+from gpu.timing import Row, enqueue, loop, ours_wait, peer_wait, ratio
 
 GIB = 1 << 30
 
 
-def fresh() -> None:
-    """Give back what earlier figures held, on both sides, and let peaks start anew."""
+def fresh(lib: Any) -> None:
+    """Give back what a library held."""
     gc.collect()
-    torch._dynamo.reset()
-    for lib in (ss, torch):
-        lib.cuda.synchronize()
-        lib.cuda.empty_cache()
-        lib.cuda.reset_peak_memory_stats()
+    lib.cuda.synchronize()
+    lib.cuda.empty_cache()
 
 
 def graphed(step: Step) -> Step:
     """A whole step of the peer captured by hand, after steps on a side stream."""
+    torch = peers.torch()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -42,18 +38,20 @@ def graphed(step: Step) -> Step:
 
 def language() -> list[Row]:
     """GPT 256 wide, 6 layers, batch 8 x 128, bf16 autocast, fused AdamW: one plain eager step."""
-    torch.set_float32_matmul_precision("high")
     step = gpt.eager(ss, gpt.SMALL)
-    host, ours = loop(step, ours_wait)
-    counted = hosts.shares("GPT 256 wide", step)
+    ours = loop(step, ours_wait)[1]
+    host = enqueue(step, ours_wait, calls=10, bursts=20)
+    counted = [launches("GPT 256 wide, one step", step), *hosts.shares("GPT 256 wide", step)]
     rows = [ratio(f"GPT 256 wide, bf16 autocast, AdamW: one eager step / {name}", ours, peer, bar)
-            for name, peer, bar in peers()]
-    return [*rows, Row("GPT step, CPU side", host, None, host, None, "µs"),
-            launches("GPT step", step), *counted]
+            for name, peer, bar in theirs()]
+    return [*rows, Row("GPT 256 wide, one step, CPU side in bursts of 10 steps", host, None, host,
+                       None, "µs"), *counted]
 
 
-def peers() -> list[tuple[str, float, float | None]]:
+def theirs() -> list[tuple[str, float, float | None]]:
     """The peer's step in the four ways that it has: (name, microseconds, our bar)."""
+    torch = peers.torch()
+    torch.set_float32_matmul_precision("high")
     tokens, found = gpt.batch_of(torch, gpt.SMALL), []
     for way, bar, graph_bar in (("eager", 0.10, None), ("compiled", 0.22, 1.1)):
         model = gpt.make(torch, gpt.SMALL)
@@ -83,6 +81,7 @@ def measured(peer: Callable[[], float]) -> float | None:
 
 def launches(name: str, step: Step) -> Row:
     """How many launches a step makes."""
+    ours_wait()
     before = ss.cuda.launch_stats()["launches"]
     step()
     ours_wait()
@@ -92,16 +91,18 @@ def launches(name: str, step: Step) -> Row:
 
 def gpt2() -> list[Row]:
     """GPT-2 small: a training step of 16 x 1024 tokens, its memory, and one token forward."""
+    ours, peak = trained(ss, ours_wait)
+    fresh(ss)
+    call = forward(ss)
+    token, count = loop(call, ours_wait, 200, 100)[1], launches("GPT-2 small, one token", call)
+    torch = peers.torch()
     torch.set_float32_matmul_precision("high")
-    fresh()
     peer, theirs = trained(torch, peer_wait)
-    fresh()
-    wall, peak = trained(ss, ours_wait)
-    fresh()
-    return [ratio("GPT-2 small, 16 x 1024, bf16 autocast: one eager step / PyTorch eager", wall,
+    fresh(torch)
+    return [ratio("GPT-2 small, 16 x 1024, bf16 autocast: one eager step / PyTorch eager", ours,
                   peer, 0.85),
             ratio("GPT-2 small, 16 x 1024: peak memory / PyTorch eager", peak, theirs, 1.0, "GiB"),
-            *one_token()]
+            *tokens(token), count]
 
 
 def trained(lib: Any, wait: Step) -> tuple[float, float]:
@@ -111,24 +112,24 @@ def trained(lib: Any, wait: Step) -> tuple[float, float]:
     return wall, lib.cuda.max_memory_allocated() / GIB
 
 
-def one_token() -> list[Row]:
-    """Forward of one token in bfloat16: ours eager, the peer eager and compiled."""
-    ours = forward(ss)
-    wall = loop(ours, ours_wait, 200, 100)[1]
-    counted = launches("GPT-2 small, one token forward", ours)
+def tokens(ours: float) -> list[Row]:
+    """Our forward of one token beside the peer's, eager and compiled."""
     rows = []
     for mode, bar in ((None, None), ("reduce-overhead", 0.6)):
-        peer = measured(lambda mode=mode: loop(forward(torch, mode), peer_wait, 200, 20)[1])
+        def call(mode: str | None = mode) -> float:
+            return loop(forward(peers.torch(), mode), peer_wait, 200, 20)[1]
+
+        peer = measured(call)
         if peer is not None:
             rows.append(ratio(f"GPT-2 small, bf16, one token forward / PyTorch {mode or 'eager'}",
-                              wall, peer, bar))
-    return [*rows, counted]
+                              ours, peer, bar))
+    return rows
 
 
 def forward(lib: Any, mode: str | None = None) -> Step:
     """A call of the model on one token; ``mode`` is one of torch.compile's."""
     model = gpt.make(lib, gpt.GPT2).to(lib.bfloat16).eval()
-    run = torch.compile(model, mode=mode) if mode else model
+    run = lib.compile(model, mode=mode) if mode else model
     token = lib.randint(0, gpt.GPT2.vocabulary, (1, 1)).to("cuda")
 
     def call() -> Any:

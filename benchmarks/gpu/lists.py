@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from bursts import copy_speed
 
 import slipstream as ss
+from gpu import peers
 from gpu.gpt import Step
 from gpu.timing import Row, device_time, enqueue, ours_wait, peer_time, peer_wait, ratio
 
@@ -46,42 +46,37 @@ def launches(step: Step, warm: int = 3) -> float:
 
 def whole() -> Row:
     """AdamW of 134 M parameters: share of a copy."""
-    copy = copy_speed(torch, LARGE)
-    peer = BYTES * LARGE / peer_time(adamw(torch, 1, LARGE).step) / 1e3
-    torch.cuda.empty_cache()
     ours = BYTES * LARGE / device_time(adamw(ss, 1, LARGE).step) / 1e3
     ss.cuda.empty_cache()
+    torch = peers.torch()
+    copy = copy_speed(torch, LARGE)
+    peer = BYTES * LARGE / peer_time(adamw(torch, 1, LARGE).step) / 1e3
     return Row(f"AdamW, 134 M float32 parameters: share of a copy's {copy:.0f} GB/s", ours, peer,
                ours / copy, -0.95, "GB/s")
 
 
 def many() -> list[Row]:
     """AdamW and clipping of 3,000 tensors: launches, and the host's side."""
-    ours, peer = adamw(ss, MANY, EACH), adamw(torch, MANY, EACH)
-    name = f"AdamW, {MANY} tensors of {EACH}"
-    host = enqueue(ours.step, ours_wait, 10, 20)
-    theirs = enqueue(peer.step, peer_wait, 10, 20)
-    device = ratio(f"{name}: device time / PyTorch fused", device_time(ours.step),
-                   peer_time(peer.step), None)
+    ours, name = adamw(ss, MANY, EACH), f"AdamW, {MANY:,} tensors of {EACH:,}"
+    host, device = enqueue(ours.step, ours_wait, 10, 20), device_time(ours.step)
     count = launches(ours.step)
+    clip = clipping(ss, ours)
+    clip_host, clip_count = enqueue(clip, ours_wait, 10, 20), launches(clip)
+    peer = adamw(peers.torch(), MANY, EACH)
+    theirs = enqueue(peer.step, peer_wait, 10, 20)
+    peer_clip = enqueue(clipping(peers.torch(), peer), peer_wait, 10, 20)
+    clipped = f"clip_grad_norm_, {MANY:,} tensors"
     return [Row(f"{name}: launches", count, None, count, 2, ""),
-            ratio(f"{name}: CPU side / PyTorch fused", host, theirs, 0.1), device,
-            *clipping(ours.param_groups[0]["params"], peer.param_groups[0]["params"])]
+            ratio(f"{name}: CPU side / PyTorch fused", host, theirs, 0.1),
+            ratio(f"{name}: device time / PyTorch fused", device, peer_time(peer.step), None),
+            Row(f"{clipped}: launches", clip_count, None, clip_count, 3, ""),
+            ratio(f"{clipped}: CPU side / PyTorch", clip_host, peer_clip, None)]
 
 
-def clipping(ours: list[Any], peer: list[Any]) -> list[Row]:
-    """clip_grad_norm_ of the same gradients."""
-    def ours_clip() -> Any:
-        return ss.nn.utils.clip_grad_norm_(ours, 1.0)
-
-    def peer_clip() -> Any:
-        return torch.nn.utils.clip_grad_norm_(peer, 1.0)
-
-    count = launches(ours_clip)
-    return [Row(f"clip_grad_norm_, {len(ours)} tensors: launches", count, None, count, 3, ""),
-            ratio(f"clip_grad_norm_, {len(ours)} tensors: CPU side / PyTorch",
-                  enqueue(ours_clip, ours_wait, 10, 20), enqueue(peer_clip, peer_wait, 10, 20),
-                  None)]
+def clipping(lib: Any, optimizer: Any) -> Step:
+    """clip_grad_norm_ of an optimizer's parameters."""
+    params = optimizer.param_groups[0]["params"]
+    return lambda: lib.nn.utils.clip_grad_norm_(params, 1.0)
 
 
 def changing(steps: int = STEPS) -> Row:
@@ -94,7 +89,7 @@ def changing(steps: int = STEPS) -> Row:
         optimizer.step()
     ours_wait()
     count = float(ss.cuda.driver_stats()["compilations"] - before)
-    return Row(f"{steps} steps with a new learning rate and momentum each: compilations", count,
+    return Row(f"{steps:,} steps with a new learning rate and momentum each: compilations", count,
                None, count, 2, "")
 
 

@@ -1,40 +1,40 @@
 """Run the figures of the CUDA road in parts, and merge them into one file by commit.
 
-``python benchmarks/gpu/run.py [PART ...]``; without parts all of them run.  Each part is written
-when it is done, so a run that was cut goes on with ``--resume``.
+``python benchmarks/gpu/run.py [PART ...]``; without parts all of them run.  Each part runs in a
+process of its own and is written when it is done, so a run that was cut goes on with ``--resume``.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-try:
-    import torch
-except ModuleNotFoundError:
-    sys.exit("make gpu measures beside PyTorch on a card, and this Python has no PyTorch: install "
-             "one built for CUDA, .venv/bin/pip install torch, and run it again.  Without a card "
-             "there is make bench, on the CPU.")
 from rich.console import Console
 from rich.table import Table
 
-from gpu import attention, curve_rows, devices, first, hosts, language, lists, tables
+from gpu import peers, tables
 from gpu.timing import Row
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+# Each part and its module in the package gpu, imported in the part's own process alone.
 PARTS = {
-    "adds": hosts.adds, "backwards": hosts.backwards, "training": hosts.training,
-    "replay": hosts.replay, "changing": hosts.changing, "bandwidth": devices.bandwidth,
-    "epilogues": devices.epilogues, "overlap": devices.overlap, "custom": devices.custom,
-    "attention": attention.attention, "language": language.language, "gpt2": language.gpt2,
-    "first": first.first, "lists": lists.lists, "curves": curve_rows.curves_part,
+    "adds": "hosts", "backwards": "hosts", "training": "hosts", "replay": "hosts",
+    "changing": "hosts", "bandwidth": "devices", "epilogues": "devices", "overlap": "devices",
+    "custom": "devices", "attention": "attention", "language": "language", "gpt2": "language",
+    "first": "first", "lists": "lists", "curves": "curve_rows",
 }
+PEERLESS = ("make gpu measures beside PyTorch on a card, and this Python has no PyTorch: install "
+            "one built for CUDA, .venv/bin/pip install torch, and run it again.  Without a card "
+            "there is make bench, on the CPU.")
 
 
 def commit() -> str:
@@ -56,34 +56,59 @@ def show(rows: list[Row]) -> None:
     Console(width=150).print(table)
 
 
+def measure(name: str) -> list[Row]:
+    """Run a part in this process."""
+    rows: list[Row] = getattr(importlib.import_module(f"gpu.{PARTS[name]}"), name)()
+    return rows
+
+
+def apart(name: str, path: Path) -> None:
+    """Run a part in a process of its own, which adds its rows to a file."""
+    subprocess.run([sys.executable, __file__, name, "--here", "--out", str(path)], check=False)
+
+
+def keep(path: Path, name: str, rows: list[Row]) -> None:
+    """Add a part's rows to the file of results."""
+    known = known_in(path)
+    known[name] = {"time": time.strftime("%Y-%m-%d %H:%M"),
+                   "rows": [{**row._asdict(), "met": row.met} for row in rows]}
+    path.write_text(json.dumps(known, indent=1, ensure_ascii=False))
+
+
+def known_in(path: Path) -> dict[str, Any]:
+    """What a file of results holds."""
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return known
+
+
 def main() -> int:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
-    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--resume", action="store_true", help="leave out parts that are done")
+    parser.add_argument("--here", action="store_true", help="run the parts in this process")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--readme", action="store_true",
                         help="write the figures to the README and benchmarks/README.md")
     options = parser.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        sys.exit(PEERLESS)
     path = options.out or RESULTS / f"gpu-{commit()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(path.read_text()) if path.exists() else {}
     for name in options.parts or PARTS:
-        if options.resume and name in known:
+        if options.resume and name in known_in(path):
             continue
-        try:
-            rows = PARTS[name]()
-        except Exception as error:
-            print(f"{name}: {type(error).__name__}: {error}")
-            continue
-        known[name] = {"time": time.strftime("%Y-%m-%d %H:%M"),
-                       "rows": [{**row._asdict(), "met": row.met} for row in rows]}
-        path.write_text(json.dumps(known, indent=1, ensure_ascii=False))
-        show(rows)
+        if options.here:
+            rows = measure(name)
+            keep(path, name, rows)
+            show(rows)
+        else:
+            apart(name, path)
     if options.readme:
+        torch = peers.torch()
         card = torch.cuda.get_device_name()
-        tables.write(known, f"Measured {time.strftime('%Y-%m-%d')} on {card}; PyTorch "
-                            f"{torch.__version__} in the same run.")
+        tables.write(known_in(path), f"Measured {time.strftime('%Y-%m-%d')} on {card}; PyTorch "
+                                     f"{torch.__version__} in the same run.")
     return 0
 
 

@@ -6,10 +6,10 @@ import statistics
 import time
 from typing import NamedTuple
 
-import torch
 from bursts import milliseconds
 
 import slipstream as ss
+from gpu import peers
 from gpu.models import Step
 
 
@@ -72,7 +72,7 @@ def device_time(step: Step) -> float:
 
 def peer_time(step: Step) -> float:
     """The same on the peer."""
-    return milliseconds(torch, step) * 1e3
+    return milliseconds(peers.torch(), step) * 1e3
 
 
 def ours_wait() -> None:
@@ -82,4 +82,4 @@ def ours_wait() -> None:
 
 def peer_wait() -> None:
     """Wait for the peer's."""
-    torch.cuda.synchronize()
+    peers.torch().cuda.synchronize()
