@@ -30,7 +30,8 @@ PARTS = {
     "adds": "hosts", "backwards": "hosts", "training": "hosts", "replay": "hosts",
     "changing": "hosts", "bandwidth": "devices", "epilogues": "devices", "overlap": "devices",
     "custom": "devices", "attention": "attention", "language": "language", "gpt2": "language",
-    "first": "first", "lists": "lists", "curves": "curve_rows",
+    "first": "first", "lists": "lists", "curves": "curve_rows", "composites": "kernels",
+    "entropy": "kernels", "lengths": "kernels", "formulas": "kernels",
 }
 PEERLESS = ("make gpu measures beside PyTorch on a card, and this Python has no PyTorch: install "
             "one built for CUDA, .venv/bin/pip install torch, and run it again.  Without a card "
