@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 import slipstream as ss
+from gpu import curves as sides
 from gpu import gpt, peers
-from gpu.curves import BAR, CHECKED, SEEDS, STEPS, TAIL, Curve, apart, digits, trained
+from gpu.curves import BAR, CHECKED, SEEDS, STEPS, TAIL, Curve
 from gpu.timing import Row
 from slipstream.cli.digits import load_digits
 
@@ -17,18 +18,24 @@ Losses = list[float]
 
 def curves(steps: int = STEPS) -> list[Row]:
     """Steps of the 256-wide GPT on text in both precisions, and epochs of the digits model."""
-    text = {low: trained(ss, gpt.SMALL, steps, low=low) for low in (False, True)}
+    text = {low: on_text(ss, steps, low) for low in (False, True)}
     images = pictures()
-    ours = digits(ss, *images) if images else []
+    ours = sides.digits(ss, *images) if images else []
     torch = peers.torch()
     # Neither side shortens its products here.
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
-    rows = full(text[False], trained(torch, gpt.SMALL, steps))
-    rows += low(text[True], [trained(torch, gpt.SMALL, steps, low=True, seed=seed)
-                             for seed in range(SEEDS)])
-    return rows + ([compared("digits model, float32", ours, digits(torch, *images))]
+    rows = full(text[False], on_text(torch, steps))
+    rows += low(text[True], [on_text(torch, steps, True, seed) for seed in range(SEEDS)])
+    return rows + ([compared("digits model, float32", ours, sides.digits(torch, *images))]
                    if images else [])
+
+
+def on_text(lib: Any, steps: int, low: bool = False, seed: int = 0) -> Losses:
+    """The 256-wide GPT's losses; ``seed`` is that of its weights."""
+    model = gpt.make(lib, gpt.SMALL)
+    sides.put(lib, model, sides.weights(model, seed))
+    return sides.trained(lib, model, sides.batches(gpt.SMALL, steps), low)
 
 
 def pictures() -> tuple[Any, Any] | None:
@@ -47,7 +54,7 @@ def compared(what: str, ours: Losses, peer: Losses) -> Row:
     print(Curve(f"{what}, ours", ours).line())
     print(Curve(f"{what}, PyTorch", peer).line())
     return Row(f"{what}: losses at step {place + 1}, relative difference", ours[place],
-               peer[place], apart(ours, peer), BAR, "")
+               peer[place], sides.apart(ours, peer), BAR, "")
 
 
 def full(ours: Losses, peer: Losses) -> list[Row]:

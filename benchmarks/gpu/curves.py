@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from gpu import gpt
 
 STEPS, CHECKED, EPOCHS = 300, 50, 5
 RATE = 3e-4
@@ -41,6 +40,7 @@ class Curve(NamedTuple):
         return f"{self.name:32} {self.losses[0]:.4f} {drawn} {self.final:.4f}"
 
 
+@cache
 def documentation(least: int = 1_000_000) -> np.ndarray:
     """Docstrings of the standard library's modules in the order of their names, as bytes."""
     texts: list[str] = []
@@ -61,8 +61,8 @@ def documentation(least: int = 1_000_000) -> np.ndarray:
     return np.frombuffer("\n\n".join(texts).encode(), np.uint8).astype(np.int64)
 
 
-def batches(size: gpt.Size, steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Inputs and what follows each of their bytes, the same at every call."""
+def batches(size: Any, steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Inputs and what follows each of their bytes, of a model's size, the same at every call."""
     text, random = documentation() % size.vocabulary, np.random.default_rng(0)
     for _ in range(steps):
         starts = random.integers(0, len(text) - size.tokens - 1, size.batch)
@@ -82,23 +82,22 @@ def weights(model: Any, seed: int = 0) -> dict[str, np.ndarray]:
     return made
 
 
-def put(lib: Any, model: Any, values: dict[str, np.ndarray]) -> None:
-    """Give a model these values."""
+def put(lib: Any, model: Any, values: dict[str, np.ndarray]) -> Any:
+    """Give a model these values, and return it."""
     with lib.no_grad():
         for name, each in model.named_parameters():
             each.copy_(lib.from_numpy(values[name]).to(each.device))
+    return model
 
 
-def trained(lib: Any, size: gpt.Size, steps: int, *, low: bool = False, seed: int = 0,
-            device: str = "cuda") -> list[float]:
-    """Losses of a GPT on the text; ``low`` is autocast to bfloat16."""
-    model = gpt.make(lib, size, device)
-    put(lib, model, weights(model, seed))
+def trained(lib: Any, model: Any, pairs: Iterable[Any], low: bool = False) -> list[float]:
+    """Losses of a GPT on pairs of inputs and targets; ``low`` is autocast to bfloat16."""
+    device = next(model.parameters()).device
     optimizer = lib.optim.AdamW(model.parameters(), lr=RATE, fused=True)
     losses = []
-    for pair in batches(size, steps):
+    for pair in pairs:
         tokens, targets = (lib.from_numpy(each).to(device) for each in pair)
-        with lib.autocast(device, dtype=lib.bfloat16, enabled=low):
+        with lib.autocast(device.type, dtype=lib.bfloat16, enabled=low):
             loss = model(tokens, targets)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
