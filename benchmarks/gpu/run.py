@@ -29,7 +29,9 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 PARTS = {
     "adds": "hosts", "backwards": "hosts", "training": "hosts", "replay": "hosts",
     "changing": "hosts", "bandwidth": "devices", "epilogues": "devices", "overlap": "devices",
-    "custom": "devices", "attention": "attention",
+    "custom": "devices", "attention": "attention", "language": "language", "gpt2": "language",
+    "first": "first", "lists": "lists", "curves": "curve_rows", "composites": "kernels",
+    "entropy": "kernels", "lengths": "kernels", "formulas": "kernels",
 }
 PEERLESS = ("make gpu measures beside PyTorch on a card, and this Python has no PyTorch: install "
             "one built for CUDA, .venv/bin/pip install torch, and run it again.  Without a card "

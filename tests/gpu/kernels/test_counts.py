@@ -140,3 +140,25 @@ def test_a_target_that_is_no_class() -> None:
     with pytest.raises(IndexError, match="300"):
         functional.cross_entropy(x, ss.tensor([0, 1, 300, 2]).to("cuda")).item()
     assert np.isfinite(functional.cross_entropy(x, ss.tensor([0, 1, 3, 2]).to("cuda")).item())
+
+
+def test_a_plain_sum_hands_its_gradient_on() -> None:
+    x, y = leaf(6, 7, dtype=ss.float32), leaf(6, 7, dtype=ss.float32, seed=1)
+    g = ss.ones_like(x)
+
+    def slopes(out: Any, *leaves: Any) -> tuple[int, Any]:
+        return kernels(lambda: ss.autograd.grad(out, leaves, g, retain_graph=True))
+
+    assert slopes(x + y, x, y)[0] == 0
+    doubled, half = ss.add(x, y, alpha=2), leaf(6, 7, dtype=ss.bfloat16)
+    for out, other, factor in ((doubled, y, 2), (x + half, half, 1)):
+        slopes(out, x, other)
+        count, found = slopes(out, x, other)
+        assert count == 1
+        assert found[1].dtype is other.dtype
+        np.testing.assert_array_equal(wide(host(found[1])), np.full((6, 7), float(factor)))
+    (x + y).backward(g)
+    g.zero_()
+    x.grad.mul_(3)
+    assert x.grad.sum().item() == 3 * 42
+    assert y.grad.sum().item() == 42

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,23 +26,25 @@ from slipstream.core.vocab.modes import modes
 WIDEST, LONGEST, MOST_ROWS = 256, 1 << 30, 1 << 34
 
 
+@functools.lru_cache(maxsize=1024)
 def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
+    """Raise where a call with operands of these specs is wrong."""
     names = ("query", "key", "value")
     for name, each in zip(names, (query, key, value), strict=True):
-        if each.spec.ndim < 2:
+        if each.ndim < 2:
             raise RuntimeError("scaled_dot_product_attention: query, key, and value to be at least "
-                               f"2 dimensional, but got {name}: {each.spec!r}")
-        if each.spec.dtype is not query.spec.dtype:
+                               f"2 dimensional, but got {name}: {each!r}")
+        if each.dtype is not query.dtype:
             raise RuntimeError("Expected query, key, and value to have the same dtype, but got "
-                               + ", ".join(t.spec.dtype.name for t in (query, key, value)))
+                               + ", ".join(t.dtype.name for t in (query, key, value)))
     if attn_mask is None:
         return
     if is_causal:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set "
                            "when is_causal=True")
-    if attn_mask.spec.dtype not in (dtypes.bool_, query.spec.dtype, dtypes.float32):
+    if attn_mask.dtype not in (dtypes.bool_, query.dtype, dtypes.float32):
         raise RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, "
-                           f"but got {attn_mask.spec.dtype.name}")
+                           f"but got {attn_mask.dtype.name}")
 
 
 # -- by products and a softmax -------------------------------------------------------------------
@@ -104,7 +107,7 @@ def _by_products(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) 
 # -- in one kernel -------------------------------------------------------------------------------
 def _lead(query: Any, key: Any, value: Any, enable_gqa: bool) -> Any:
     """Batch dims, heads of queries and heads of keys; None where the kernel has no such form."""
-    q, k, v = query.spec.shape, key.spec.shape, value.spec.shape
+    q, k, v = query.shape, key.shape, value.shape
     if q[-1] != k[-1] or k[-2] != v[-2] or max(q[-1], v[-1]) > WIDEST:
         return None
     heads = [shape[-3] if len(shape) > 2 else 1 for shape in (q, k, v)]
@@ -122,8 +125,6 @@ def _lead(query: Any, key: Any, value: Any, enable_gqa: bool) -> Any:
 
 def _mask_fits(attn_mask: Any, shape: tuple[int, ...]) -> bool:
     """Whether a mask is broadcast to the scores, and asks for no gradient."""
-    if attn_mask is None:
-        return True
     if modes.current().grad_enabled and tape.requires_grad(attn_mask):
         return False
     try:
@@ -132,24 +133,51 @@ def _mask_fits(attn_mask: Any, shape: tuple[int, ...]) -> bool:
         return False
 
 
-def _lead_if_tiled(query: Any, key: Any, value: Any, attn_mask: Any, enable_gqa: bool) -> Any:
-    """What `_lead` finds where the kernel takes a call; else None."""
-    spec = query.spec
-    tensors = [each for each in (query, key, value, attn_mask) if each is not None]
-    if spec.device.type != "cuda" or any(each.spec.device is not spec.device for each in tensors):
+class Form(NamedTuple):
+    """How the kernel takes a call: dims before rows of queries and of keys, and of weights.
+
+    ``ready``: the operands are laid out so; ``width`` is the wider of a head's vectors.
+    """
+
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+    weights: tuple[int, ...]
+    ready: bool
+    width: int
+
+
+@functools.lru_cache(maxsize=1024)
+def _form(query: Any, key: Any, value: Any, enable_gqa: bool) -> Form | None:
+    """The kernel's form for operands of these specs; None where it has none."""
+    specs = (query, key, value)
+    if query.device.type != "cuda" or any(each.device is not query.device for each in specs):
         return None
-    if spec.dtype.kind != "float" or any(each.spec.numel == 0 for each in tensors):
+    if query.dtype.kind != "float" or any(each.numel == 0 for each in specs):
         return None
     lead = _lead(query, key, value, enable_gqa)
-    if lead is None or max(spec.shape[-2], key.spec.shape[-2]) >= LONGEST:
+    if lead is None or max(query.shape[-2], key.shape[-2]) >= LONGEST:
         return None
-    rows = (*lead[0], lead[1], spec.shape[-2])
-    most = max(math.prod(rows), math.prod((*lead[0], lead[2], key.spec.shape[-2])))
-    if most >= MOST_ROWS or not _mask_fits(attn_mask, (*rows, key.spec.shape[-2])):
+    queries, keys = (*lead[0], lead[1]), (*lead[0], lead[2])
+    weights = (*queries, query.shape[-2], key.shape[-2])
+    if max(math.prod(weights[:-1]), math.prod((*keys, key.shape[-2]))) >= MOST_ROWS:
+        return None
+    ready = all(each.strides[-1] == 1 and each.shape[:-2] == dims
+                for each, dims in zip(specs, (queries, keys, keys), strict=True))
+    return Form(queries, keys, weights, ready, max(query.shape[-1], value.shape[-1]))
+
+
+def _form_if_tiled(query: Any, key: Any, value: Any, attn_mask: Any, enable_gqa: bool) -> Any:
+    """What `_form` finds where the kernel takes the mask and the card has the kernel; else None."""
+    spec = query.spec
+    form = _form(spec, key.spec, value.spec, enable_gqa)
+    if form is None:
+        return None
+    if attn_mask is not None and (attn_mask.spec.device is not spec.device
+                                  or not attn_mask.spec.numel
+                                  or not _mask_fits(attn_mask, form.weights)):
         return None
     kernels = optional.load("core.kernels.cuda.attention")
-    width = max(spec.shape[-1], value.spec.shape[-1])
-    return lead if kernels.supports(spec.device, spec.dtype, width) else None
+    return form if kernels.supports(spec.device, spec.dtype, form.width) else None
 
 
 def _lined(tensor: Any, lead: tuple[int, ...]) -> Any:
@@ -169,12 +197,12 @@ def _stream(query: Any, shape: tuple[int, ...], dropout_p: float) -> tuple[int, 
 
 
 def _tiled(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
-    dropout_p, is_causal, scale, (batch, heads, key_heads) = facts
-    flat = all(each.spec.ndim == 2 for each in (query, key, value))
-    query = _lined(query, (*batch, heads))
-    key, value = _lined(key, (*batch, key_heads)), _lined(value, (*batch, key_heads))
-    shape = (*query.spec.shape[:-1], key.spec.shape[-2])
-    seed, base = _stream(query, shape, dropout_p)
+    dropout_p, is_causal, scale, form = facts
+    flat = not form.ready and all(each.spec.ndim == 2 for each in (query, key, value))
+    if not form.ready:
+        query = _lined(query, form.queries)
+        key, value = _lined(key, form.keys), _lined(value, form.keys)
+    seed, base = _stream(query, form.weights, dropout_p)
     out = ops.attention.call((query, key, value, attn_mask, seed, base, dropout_p, is_causal,
                               scale), None)[0]
     return ops.squeeze.call((out, 0), None) if flat else out
@@ -182,16 +210,17 @@ def _tiled(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any
 
 def _attention(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
     dropout_p, is_causal, scale, enable_gqa = facts
-    _check(query, key, value, attn_mask, is_causal)
+    _check(query.spec, key.spec, value.spec, None if attn_mask is None else attn_mask.spec,
+           is_causal)
     if not 0.0 <= dropout_p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
     if scale is None:
         scale = 1.0 / math.sqrt(query.spec.shape[-1]) if query.spec.shape[-1] else 1.0
-    lead = _lead_if_tiled(query, key, value, attn_mask, enable_gqa)
-    if lead is None:
+    form = _form_if_tiled(query, key, value, attn_mask, enable_gqa)
+    if form is None:
         return _by_products(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return _tiled(query, key, value, attn_mask, float(dropout_p), bool(is_causal), float(scale),
-                  lead)
+                  form)
 
 
 def _like(spec: Any, width: int) -> Any:
