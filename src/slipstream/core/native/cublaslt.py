@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """cuBLASLt through its C interface: descriptors, heuristics, the call.
 
 The numbers are those of the library's documented enumerations.

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Matrix products by cuBLASLt, whose kernels are launched like ours.
 
 The first time the library is called.  The second time the product is captured, and where the words
@@ -15,7 +16,7 @@ from slipstream.core.kernels.cuda import products
 from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library, LibraryCode
 from slipstream.core.kernels.cuda.tuning import Tuner
-from slipstream.core.kernels.cuda.walks import address
+from slipstream.core.kernels.cuda.walks import Ints, address
 from slipstream.core.launch.cuda.launches import EPILOGUE, Launch
 from slipstream.core.launch.cuda.templates import TemplateKernel
 from slipstream.core.launch.door import backend_of
@@ -325,7 +326,9 @@ def linear_refuses(call: Any) -> str:
 
 def linear(plan: Any, call: Any) -> Kernel:
     """input @ weight^T + bias; operands come as out, input, weight, bias."""
-    order = (2, 1, 0) if call["bias"] is None else (2, 1, 0, 3)
+    order: Ints = (2, 1, 0, 3)
+    if call["bias"] is None:
+        order = (2, 1, 0)
     return _kernel(plan, call, order, products.linear)
 
 
@@ -346,5 +349,7 @@ def addmm_activated_refuses(call: Any) -> str:
 
 def addmm_activated(plan: Any, call: Any) -> Kernel:
     """The activation of self + mat1 @ mat2; operands: (what it is taken of,) out, and these."""
-    order = (4, 3, 1, 2, 0) if len(plan.out_specs) == 2 else (3, 2, 0, 1)
+    order: Ints = (3, 2, 0, 1)
+    if len(plan.out_specs) == 2:
+        order = (4, 3, 1, 2, 0)
     return _kernel(plan, call, order, products.addmm_activated)
