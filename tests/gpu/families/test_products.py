@@ -32,7 +32,7 @@ def test_dtypes(dtype: Any, size: tuple[int, int, int]) -> None:
     check(lambda device: tensor(a, device) @ tensor(b, device), ULPS)
 
 
-# Rows, steps, columns: one and two rows of tiles, ends of steps and columns, one, two and four tiles.
+# Rows, steps, columns: one and two rows of tiles, ends of steps, one, two and four tiles.
 FEW = ((1, 8, 8), (1, 96, 33), (7, 264, 70), (8, 1000, 24), (9, 4096, 40), (16, 32, 2100),
        (3, 40, 32776))
 
