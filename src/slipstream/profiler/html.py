@@ -32,8 +32,9 @@ MOST_POINTS = 4_000
 UNIT = 100
 # Which kinds stand in which lane of the host.
 HOST_LANES = (("scopes and steps", ("span", "step", "data")), ("ops", ("op", "view")),
-              ("launches", ("send",)), ("waits", ("wait",)), ("making plans", ("plan",)))
-PARTS = (("GPU", "kernels"), ("copy", "copies alone"), ("launch", "idle: launching"),
+              ("launches", ("send",)), ("waits", ("wait",)), ("copies", ("host copy",)),
+              ("making plans", ("plan",)))
+PARTS = (("GPU", "kernels"), ("copy", "copies"), ("launch", "idle: launching"),
          ("wait", "idle: after waits"), ("data", "idle: data"), ("plan", "idle: making plans"))
 
 

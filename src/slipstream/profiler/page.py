@@ -115,7 +115,7 @@ def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
         return
     yield ""
     yield f"card        busy {percent(found.busy / found.span)} of {micro(found.span)}"
-    names = {"GPU": "kernels", "copy": "copies alone", "launch": "idle: launching",
+    names = {"GPU": "kernels", "copy": "copies", "launch": "idle: launching",
              "wait": "idle: after waits", "data": "idle: data", "plan": "idle: making plans"}
     for part, name in names.items():
         if found.parts.get(part):

@@ -15,6 +15,8 @@ from gpu.conftest import REAL
 from gpu.launch import loops, planted
 from slipstream import profiler
 from slipstream.core.api.profiling import Session
+from slipstream.core.launch.cuda.staging import PIECE
+from slipstream.core.native.simulated import clock
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.ring import LAYERS, exports
 from slipstream.profiler import html
@@ -203,6 +205,49 @@ def test_the_layers_are_all_of_the_hosts_time():
         # What the simulated host's clock says of a call: 2 µs of Python, 1 µs of dispatch.
         assert recording.layers["Python"] == STEPS * 48 * 2000
         assert recording.layers["dispatch"] == STEPS * 48 * 1000
+
+
+def test_what_the_profile_does_at_its_end_is_no_time_of_the_programs(monkeypatch):
+    step = planted.launch_of_many_small()
+    step()
+    session = Session(by_events=True)
+    stop = session.ring.timer.stop
+
+    def slowly():
+        planted.host_works(5e-3)
+        stop()
+
+    monkeypatch.setattr(session.ring.timer, "stop", slowly)
+    session.start()
+    step()
+    recording = session.stop()
+    assert sum(recording.layers.values()) == recording.end - recording.start
+
+
+@pytest.mark.parametrize("nbytes", [1 << 10, 9 << 20])
+def test_moving_pageable_bytes_is_copying(nbytes):
+    host = ss.ones(nbytes // 4)
+    with profiler.profile() as seen:
+        card = host.to("cuda")
+        card.cpu()
+    recording = seen.recorded()
+    moved = recording.of("host copy")
+    first = line_of(test_moving_pageable_bytes_is_copying, "host.to(")
+    # Both ways, in pieces; each by its line.
+    for line in (first, first + 1):
+        mine = [event for event in moved if event.line == line]
+        assert len(mine) == -(-nbytes // PIECE)
+        assert sum(event.value for event in mine) == nbytes
+    assert len(moved) == len(recording.of("copy"))
+    spent = sum(event.end - event.start for event in moved)
+    assert recording.layers["copies"] > 0
+    if not REAL:
+        # Both ways; a submitted copy costs the virtual host a microsecond or two.
+        assert 0 <= spent - 2000 * nbytes / clock.MOVED < 5_000 * len(moved)
+        assert 0 <= recording.layers["copies"] - spent < 5_000 * len(moved)
+    facts = profiler.summary(recording)
+    assert facts["bound"] == "copy" or nbytes < PIECE
+    assert "the host moves pageable bytes" in seen.verdict() or nbytes < PIECE
 
 
 def test_the_host_alone_where_no_card_is_asked_for():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import slipstream as ss
+from gpu.conftest import REAL
 from slipstream.cli import main
 from slipstream.core.api.memory import record_memory, rows_of
 
@@ -93,8 +94,11 @@ def test_the_command_on_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert shot.stat().st_size > 0
 
 
-def test_the_budget_of_a_simulated_card_says_so(tmp_path: Path,
-                                                capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("simulated", [
+    pytest.param(True, marks=pytest.mark.skipif(REAL, reason="of the simulated driver")),
+    pytest.param(False, marks=pytest.mark.skipif(not REAL, reason="needs a card"))])
+def test_the_budget_says_whether_its_card_is_simulated(
+        simulated: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "script.py"
     path.write_text("import slipstream as ss\n"
                     "x = ss.ones(8, device='cuda')\n"
@@ -105,7 +109,8 @@ def test_the_budget_of_a_simulated_card_says_so(tmp_path: Path,
     assert main(["budget", "--json", str(path)]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["ran_on"].startswith("cuda:0, ")
-    assert facts["simulated"] is True
+    assert facts["simulated"] is simulated
+    assert ("simulated" in facts["ran_on"]) == simulated
     assert facts["ops"] > 0
     assert 0 <= facts["replayed_share"] <= 1
     assert facts["device_us_per_op"] > 0

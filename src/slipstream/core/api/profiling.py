@@ -89,8 +89,10 @@ class Session:
         finally:
             ring.switch(ring.outside)
             modes.ring = None
+            # What the profile still has to do is no time of the program's.
+            end = ring.last
             ring.timer.stop()
-        return decode(ring, self.begun, ring.now(), self.stacks)
+        return decode(ring, self.begun, end, self.stacks)
 
     def step(self, number: int, start: int) -> int:
         """Note that a step which began at ``start`` has ended; its end."""

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import cython
 
 # Kinds of records.
-OP, VIEW, SPAN, KERNEL, COPY, FILL, WAIT, DATA, SEND, STEP, MEMORY, PLAN = range(12)
+OP, VIEW, SPAN, KERNEL, COPY, FILL, WAIT, DATA, SEND, STEP, MEMORY, PLAN, HOST_COPY = range(13)
 KINDS = 16
 KIND_NAMES = ("op", "view", "span", "kernel", "copy", "fill", "wait", "data", "send", "step",
-              "memory", "plan")
+              "memory", "plan", "host copy")
 # Layers of the host: where its time goes.
-PYTHON, DISPATCH, TAPE, ALLOCATION, LAUNCH, DRIVER, HOST_KERNEL, WAITING, LOADING, PLANNING = (
-    range(10))
+(PYTHON, DISPATCH, TAPE, ALLOCATION, LAUNCH, DRIVER, HOST_KERNEL, WAITING, COPYING, LOADING,
+ PLANNING) = range(11)
 LAYERS = ("Python", "dispatch", "tape", "allocation", "launch", "driver", "host kernels",
-          "waits", "data", "making plans")
+          "waits", "copies", "data", "making plans")
 WIDTH = 7
 CELL = 3
 # Distinct names and lines that are kept; the rest are counted together as number 0.

@@ -19,6 +19,7 @@ from slipstream.core.vocab.operands import bytes_of
 from slipstream.core.vocab.records import Plan
 from slipstream.core.vocab.ring import (
     COPY,
+    COPYING,
     DRIVER,
     ESTIMATED,
     FILL,
@@ -239,7 +240,7 @@ class Timer:
         if self.driver is None:
             self.attach(driver)
         _, _, nbytes, kind, stream = arguments
-        layer, where = self.ring.switch(DRIVER), self.place_of(stream)
+        layer, where = self.ring.switch(COPYING), self.place_of(stream)
         begun = Begun(layer, self.ring.now(), 0 if self.told else self.mark(stream, where))
         driver.copy(*arguments)
         state = modes.current()
