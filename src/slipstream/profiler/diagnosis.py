@@ -291,8 +291,8 @@ def copy_sentence(recording: Recording, found: Diagnosis) -> str:
         entry[2] += event.end - event.start
     (name, where), (count, nbytes, _) = max(moved.items(), key=lambda item: item[1][2])
     moving = length(host_copies(recording)) / found.span
-    how = (f", in {percent(moving)} the host moves pageable bytes" if 3 * moving > found.share("copy")
-           else "")
+    how = (f", in {percent(moving)} the host moves pageable bytes"
+           if 3 * moving > found.share("copy") else "")
     return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies{how}; most of "
             f"it {count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data "
             "on the card, or copy from pinned memory with non_blocking=True while kernels run")
