@@ -100,13 +100,17 @@ def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     total = max(sum(layers.values()), 1)
     steps = steps_of(recording)
     yield ""
-    yield f"host time   {micro(total / steps)} a step, {steps:,} step{'s' * (steps > 1)}"
+    whose = f", of thread {recording.threads[0][0]}" if len(recording.threads) > 1 else ""
+    yield f"host time   {micro(total / steps)} a step, {steps:,} step{'s' * (steps > 1)}{whose}"
     for name, spent in layers.items():
         if spent:
             yield f"  {name:<14}{micro(spent / steps):>14}  {percent(spent / total):>5}"
     busy = total - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
-    each = busy / 1000 / max(recording.calls, 1)
-    yield f"  {recording.calls:,} calls of ops, {each:.1f} µs of host time each"
+    calls = recording.threads[0][1] if recording.threads else recording.calls
+    each = busy / 1000 / max(calls, 1)
+    yield f"  {calls:,} calls of ops, {each:.1f} µs of host time each"
+    for name, count, _ in recording.threads[1:]:
+        yield f"  {count:,} calls of thread {name}"
 
 
 def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:

@@ -14,6 +14,7 @@ import slipstream as ss
 from gpu.conftest import REAL
 from gpu.launch import loops, planted
 from slipstream import profiler
+from slipstream.cli import main
 from slipstream.core.api.profiling import Session
 from slipstream.core.launch.cuda.staging import PIECE
 from slipstream.core.native.simulated import clock
@@ -280,6 +281,44 @@ def test_a_profile_changes_no_result_and_leaves_nothing_behind():
     assert seen == plain
     assert modes.ring is None
     assert run() == plain
+
+
+def test_a_last_wait_that_raises_leaves_the_recording(restart):
+    restart(race=False)
+    x, index = ss.arange(5.0, device="cuda"), ss.tensor([1, 9]).to("cuda")
+    seen = profiler.profile()
+    seen.start()
+    x[index]
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
+        seen.stop()
+    assert modes.ring is None
+    assert [event.name for event in seen.recorded().of("op")] == ["index_read"]
+    assert "µs of host time each" in seen.report()
+    seen = profiler.profile()
+
+    def failing():
+        with seen:
+            x[index]
+            raise KeyError
+
+    # What the block itself raised is the first error that there was.
+    with pytest.raises(KeyError):
+        failing()
+    assert seen.recorded().calls == 1
+
+
+def test_the_page_of_a_script_whose_last_kernel_fails(restart, tmp_path, capfd):
+    restart(race=False)
+    path = tmp_path / "script.py"
+    path.write_text("import slipstream as ss\n"
+                    "x = ss.arange(5.0, device='cuda')\n"
+                    "y = x[ss.tensor([1, 9]).to('cuda')]\n")
+    assert main(["profile", str(path)]) == 1
+    output, error = capfd.readouterr()
+    assert "script.py:3" in output
+    assert "host time" in output
+    assert "IndexError" in error
+    assert "script.py:3" in error
 
 
 def test_memory_is_sampled_and_the_trace_has_streams(tmp_path):

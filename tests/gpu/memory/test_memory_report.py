@@ -14,6 +14,7 @@ import slipstream as ss
 from gpu.conftest import REAL
 from slipstream.cli import main
 from slipstream.core.api.memory import record_memory, rows_of
+from slipstream.core.launch.door import backends
 
 cuda = pytest.importorskip("slipstream.cuda")
 MEGA = 1 << 20
@@ -60,6 +61,18 @@ def test_pinned_memory_is_counted() -> None:
     assert memory.pinned == cuda.host_memory_stats()["allocated_bytes.all.current"]
     assert "pinned host memory: " in str(cuda.memory_report("cuda"))
     assert held.is_pinned()
+
+
+def test_only_a_card_that_is_there_is_told_of() -> None:
+    count = cuda.device_count()
+    with pytest.raises(RuntimeError, match=f"there is no cuda:{count}: this machine has {count} c"):
+        ss.memory_report(f"cuda:{count}")
+    # One that nobody used has no context made for it.
+    unused = [place for place in range(count) if ss.device("cuda", place) not in backends]
+    for place in unused:
+        memory, = ss.memory_report(f"cuda:{place}").devices
+        assert (memory.live, memory.reserved, memory.holders) == (0, 0, [])
+        assert ss.device("cuda", place) not in backends
 
 
 def test_a_recording_keeps_who_held_the_peak() -> None:

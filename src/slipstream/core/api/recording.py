@@ -93,6 +93,8 @@ class PlanFacts:
 class Recording:
     """A profile: ``events`` in the order of their start; ``layers`` in ns of the host's time.
 
+    ``layers`` are those of the thread that called most ops; ``threads`` has (name, calls, layers)
+    of each, that one first; ``calls`` are all threads'.
     ``written`` records, of which the ring had to drop ``dropped``; ``untimed`` launches whose
     device time could not be measured; ``virtual``: times are the simulated driver's.
     """
@@ -108,6 +110,7 @@ class Recording:
     dropped: int
     untimed: int
     virtual: bool
+    threads: list[tuple[str, int, dict[str, int]]] = field(default_factory=list)
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds."""
@@ -203,9 +206,11 @@ def decode(ring: Ring, start: int, end: int, stacks: Any = None) -> Recording:
     # What was submitted before the profile began is not its own.
     events = [event for event in events if event.end > start or event.start >= start]
     events.sort(key=lambda event: (event.start, -event.end))
-    layers = {name: ring.layers.get(place) for place, name in enumerate(LAYERS)}
-    return Recording(events, decoder.lines(), layers, decoder.plans, start, end, ring.calls,
-                     ring.written, ring.dropped, ring.timer.lost, ring.virtual is not None)
+    threads = [(name, calls, {layer: cells.get(place) for place, layer in enumerate(LAYERS)})
+               for name, cells, calls in ring.counted()]
+    return Recording(events, decoder.lines(), threads[0][2], decoder.plans, start, end,
+                     sum(calls for _, calls, _ in threads), ring.written, ring.dropped,
+                     ring.timer.lost, ring.virtual is not None, threads)
 
 
 WAITS = KIND_NAMES[WAIT]

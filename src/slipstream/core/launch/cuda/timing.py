@@ -336,7 +336,9 @@ class Timer:
         if self.told:
             self.driver.tell_work(None)
             return
-        self.resolve()
+        # After an error of a kernel the driver has no times to tell.
+        with contextlib.suppress(DriverError):
+            self.resolve()
         self.lost += sum(len(span.parts.rows) for span in self.pending)
         left = [clock.base for clock in self.clocks.values()]
         left += [event for events in self.free.values() for event in events]
