@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from slipstream.core.api.launched import operations_of
 from slipstream.core.vocab.modes import decode_site
 from slipstream.core.vocab.operands import specs_of
 from slipstream.core.vocab.records import Plan
@@ -79,7 +80,11 @@ class LineTotals:
 
 @dataclass
 class PlanFacts:
-    """What an op's call was like: dtypes and shapes of its operands, bytes, where it ran."""
+    """What an op's call was like: shapes of its operands, bytes, where it ran.
+
+    ``launches``: 1 where it is one launch, else 0; ``operations``: of arithmetic, 0 where they are
+    not known; ``dtype``: the result's.
+    """
 
     op: str
     shapes: tuple[tuple[int, ...], ...]
@@ -87,6 +92,8 @@ class PlanFacts:
     out_bytes: int
     device: str
     launches: int
+    operations: int = 0
+    dtype: str = ""
 
 
 @dataclass
@@ -196,7 +203,8 @@ def facts_of(plan: Plan) -> PlanFacts:
     # Only where an op is one launch are its bytes those of a kernel.
     single = 1 if hasattr(plan.binding, "function") else 0
     return PlanFacts(plan.op.name, tuple(tuple(spec.shape) for spec in ins),
-                     sum(spec.nbytes for spec in ins) + out_bytes, out_bytes, device, single)
+                     sum(spec.nbytes for spec in ins) + out_bytes, out_bytes, device, single,
+                     operations_of(plan), outs[0].dtype.name if outs else "")
 
 
 def decode(ring: Ring, start: int, end: int, stacks: Any = None) -> Recording:
