@@ -19,8 +19,8 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-u
          "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe")
 # The browser reads from 3 and writes to 4; the two are first put out of each other's way.
 PLACE = """
-import os, sys
-ends = [os.dup(int(number)) for number in sys.argv[1:3]]
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
 os.dup2(ends[0], 3), os.dup2(ends[1], 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
