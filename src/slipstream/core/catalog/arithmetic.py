@@ -123,7 +123,9 @@ def _hypot(self: Any, other: Any) -> Any:
     large, small = a.maximum(b), a.minimum(b)
     usable = (large > 0).logical_and(large < math.inf)
     ratio = where(usable, small / where(usable, large, 1), 0)
-    return large * (ratio * ratio + 1).sqrt()
+    # An infinite side decides, also beside nan.
+    endless = (a == math.inf).logical_or(b == math.inf)
+    return where(endless, math.inf, large * (ratio * ratio + 1).sqrt())
 
 
 def logarithm(value: Any) -> Any:
