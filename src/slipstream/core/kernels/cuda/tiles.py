@@ -29,7 +29,7 @@ FEW = 128
 SHORTEST = 64
 MOST_PARTS = 64
 # The most steps of a sum that the groups of one block share, of numbers of so many bytes.
-SHARED_STEPS = 1024
+SHARED_STEPS = 512
 SHARED_BYTES = 4
 
 
@@ -53,10 +53,10 @@ WHOLE = Tile(64, 64, 4, 4)
 FLAT = Tile(16, 64, 1, 4)
 TALL = Tile(64, 16, 4, 1)
 SMALL = Tile(16, 16, 1, 1)
-# A warp has the whole tile: each word that it reads serves four products.
-SHARED = Tile(16, 32, 4, 4, 64, 8)
+# A warp has the whole tile; small, so that many multiprocessors have one.
+SHARED = Tile(16, 16, 4, 2, 64, 8)
 # Steps of the deepest slab.
-DEEPEST = 128
+DEEPEST = 64
 
 
 @dataclass(frozen=True, slots=True)
