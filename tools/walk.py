@@ -11,7 +11,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,7 @@ class Walk:
     def product(self) -> Any:
         """The line."""
         x, w = self.x, self.w
-        y = x @ w
-        return y
+        return x @ w
 
     def first_call(self) -> tuple[float, float]:
         """Microseconds of the first call and of the second."""
@@ -90,7 +89,7 @@ class Walk:
         return recording
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table of Markdown."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -174,7 +173,8 @@ def reading(walk: Walk) -> str:
         return 1e6 * (time.perf_counter() - begun)
 
     return table(("reading one number of `y`, all work done before", "host time"), [
-        ("`y[0, 0].item()`: a copy of 4 bytes, and the wait for it", f"{walk.least(wait):,.1f} µs")])
+        ("`y[0, 0].item()`: a copy of 4 bytes, and the wait for it",
+         f"{walk.least(wait):,.1f} µs")])
 
 
 PARTS: dict[str, Callable[[Walk], str]] = {
@@ -200,9 +200,9 @@ def main(words: list[str]) -> int:
         return int(bool(empty))
     walk = Walk()
     texts = {name: make(walk) for name, make in PARTS.items()}
-    page = PART.sub(lambda match: f"<!-- measured: {match[1]} -->\n{texts[match[1]]}<!-- end -->",
-                    page)
-    PAGE.write_text(page, encoding="utf-8")
+    filled = PART.sub(
+        lambda part: f"<!-- measured: {part[1]} -->\n{texts[part[1]]}<!-- end -->", page)
+    PAGE.write_text(filled, encoding="utf-8")
     return 0
 
 

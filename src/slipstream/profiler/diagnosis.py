@@ -26,7 +26,9 @@ QUIET_NS, QUIET_TIMES = 20_000, 16
 SLACK_NS = 2_000
 # Layers of the host that are not launching.
 NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
-# Reasons to launch alone that are worth a word however few launches they concern.
+# Reasons to launch alone that are worth a word where they concern a launch in so many; others where
+# they concern half.
+FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
 # How a line hands out a tensor's memory, and how that is said.
 HANDED = (
@@ -219,7 +221,8 @@ def launch_sentence(recording: Recording, found: Diagnosis) -> str:
     text = (f"launch-bound: {found.launches:,} launches, "
             f"{cost / 1000 / max(found.launches, 1):.1f} µs of host time each")
     alone = {reason: count for reason, count in found.alone.items()
-             if reason in BLAMED or (reason != "first sight" and 2 * count > found.launches)}
+             if (reason in BLAMED and FEW * count >= found.launches)
+             or (reason != "first sight" and 2 * count > found.launches)}
     if not alone:
         if found.replayed < found.launches / 2:
             return (f"{text}; {found.launches - found.replayed:,} were seen for the first time: "
