@@ -271,13 +271,16 @@ class CudaBackend(Backend):
         self.staging.write(address, data, queue.stream)
 
     def move(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within device memory, in the order of the current stream."""
+        """Copy from one whole block to another in the order of the current stream."""
         queue = self.queue()
         self.forbid_capture(queue, "a tensor gets more memory")
         queue.send("copy")
         self.enter()
         queue.sequence += 1
         self.driver.copy(target, source, nbytes, WITHIN, queue.stream)
+        if len(self.queues) > 1:
+            for address in (target, source):
+                self.memory.used(address, queue.number, queue.sequence)
 
     # -- sending and waiting --
 
