@@ -106,7 +106,8 @@ def restart() -> Iterator[Callable[..., Any]]:
     """A function that starts the CUDA road anew over a simulated driver with its options."""
     if REAL:
         pytest.skip("for the simulated driver only")
-    yield simulation.restart
-    # What a test left in its driver's memory goes with it.
-    ground.driver = simulation.restart()
+    with simulation.settled():
+        yield simulation.restart
+        # What a test left in its driver's memory goes with it.
+        ground.driver = simulation.restart()
     ground.enter()
