@@ -20,7 +20,6 @@ from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import owners
 from slipstream.core.vocab.settings import SimulatedCard, settings
 
-
 # The ops that the collector does not see while things are settled.
 settled_ops: list[Op] = []
 

@@ -148,7 +148,8 @@ class GradScaler:
 
         Optimizers with ``_step_supports_amp_scaling`` get the finding as their ``found_inf``; for
         others, and where a closure is given, it is looked at, which waits.  Returns what the
-        optimizer's step returns, None where the step was left out.  RuntimeError for a second step before update.
+        optimizer's step returns, None where the step was left out.  RuntimeError for a second step
+        before update.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)

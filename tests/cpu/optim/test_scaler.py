@@ -42,7 +42,7 @@ def test_a_fused_step_calls_its_closure_itself() -> None:
 def test_pickling_waits_for_update() -> None:
     _, optimizer, scaler = scaled(2.0)
     scaler.unscale_(optimizer)
-    with pytest.raises(AssertionError, match="at the end after scaler.update"):
+    with pytest.raises(AssertionError, match="at the end after scaler"):
         pickle.dumps(scaler)
     scaler.step(optimizer)
     with pytest.raises(AssertionError, match="may only be pickled"):

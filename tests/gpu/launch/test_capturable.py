@@ -55,9 +55,9 @@ def test_each_replay_is_a_step_more(cls: Any, options: dict[str, Any]) -> None:
 def test_a_first_step_inside_a_capture_is_told_to_come_before_it() -> None:
     params, optimizer = made("cuda", ss.optim.Adam, capturable=True)
     graph = ss.cuda.CUDAGraph()
-    with pytest.raises(RuntimeError, match=r"first Adam.step\(\)(.|\n)*take a step before the capt"):
-        with ss.cuda.graph(graph):
-            optimizer.step()
+    with (pytest.raises(RuntimeError, match=r"first Adam.step(.|\n)*take a step before the capt"),
+          ss.cuda.graph(graph)):
+        optimizer.step()
     assert not optimizer.state.get(params[0])
     captured(optimizer).replay()
     assert optimizer.state[params[0]]["step"].item() == WARM + 1

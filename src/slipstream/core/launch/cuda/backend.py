@@ -276,11 +276,8 @@ class CudaBackend(Backend):
         self.forbid_capture(queue, "a tensor gets more memory")
         queue.send("copy")
         self.enter()
-        queue.sequence += 1
+        queue.note_move(target, source)
         self.driver.copy(target, source, nbytes, WITHIN, queue.stream)
-        if len(self.queues) > 1:
-            for address in (target, source):
-                self.memory.used(address, queue.number, queue.sequence)
 
     # -- sending and waiting --
 

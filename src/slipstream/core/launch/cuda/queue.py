@@ -177,6 +177,13 @@ class Queue:
         while self.scratches:
             memory.used(self.scratches.pop(), self.number, sequence)
 
+    def note_move(self, target: int, source: int) -> None:
+        """Number a copy from block to block, and tell the allocator where it matters."""
+        self.sequence += 1
+        if len(self.owner.queues) > 1:
+            for address in (target, source):
+                self.owner.memory.used(address, self.number, self.sequence)
+
     def finish(self, launch: Launch, numbers: tuple[Any, ...]) -> None:
         """Add the launch whose addresses are written, and send where a window ends."""
         window: Window = self.window
