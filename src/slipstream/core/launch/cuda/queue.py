@@ -177,13 +177,6 @@ class Queue:
         while self.scratches:
             memory.used(self.scratches.pop(), self.number, sequence)
 
-    def note_move(self, target: int, source: int) -> None:
-        """Number a copy from block to block, and tell the allocator where it matters."""
-        self.sequence += 1
-        if len(self.owner.queues) > 1:
-            for address in (target, source):
-                self.owner.memory.used(address, self.number, self.sequence)
-
     def finish(self, launch: Launch, numbers: tuple[Any, ...]) -> None:
         """Add the launch whose addresses are written, and send where a window ends."""
         window: Window = self.window
@@ -447,3 +440,11 @@ def stamps_of(window: Window) -> list[Any]:
     sites = window.sites
     return [((sites[2 * place], sites[2 * place + 1]), moment)
             for place, moment in enumerate(window.moments)]
+
+
+def note_move(queue: Any, target: int, source: int) -> None:
+    """Number a copy from block to block, and tell the allocator where it matters."""
+    queue.sequence += 1
+    if len(queue.owner.queues) > 1:
+        for address in (target, source):
+            queue.owner.memory.used(address, queue.number, queue.sequence)
