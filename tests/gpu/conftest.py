@@ -30,6 +30,7 @@ class Ground:
         self.cache = settings.cache
         self.driver: SimulatedDriver | None = None
         self.missing = ""
+        self.entered = False
 
     def prepare(self, config: pytest.Config) -> None:
         """Find the folder of kernels and make the driver, where a compiler is here."""
@@ -44,6 +45,7 @@ class Ground:
 
     def enter(self) -> None:
         """Put the driver under everything."""
+        self.entered = True
         if self.driver is not None:
             settings.driver, settings.cache = "sim", self.cache
             settings.memo, settings.blocking = True, False
@@ -51,6 +53,7 @@ class Ground:
 
     def leave(self) -> None:
         """Take it away."""
+        self.entered = False
         settings.driver, settings.cache, settings.memo, settings.blocking = self.before
         drivers.use(None)
 
@@ -84,11 +87,18 @@ def pytest_collection_finish() -> None:
     ground.leave()
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _ground() -> Iterator[None]:
-    ground.enter()
-    yield
-    ground.leave()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Any:
+    """These tests stand on the driver; it is taken away before another folder's test."""
+    if HERE not in item.path.parents:
+        return (yield)
+    if not ground.entered:
+        ground.enter()
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or HERE not in nextitem.path.parents:
+            ground.leave()
 
 
 @pytest.fixture
@@ -96,7 +106,8 @@ def restart() -> Iterator[Callable[..., Any]]:
     """A function that starts the CUDA road anew over a simulated driver with its options."""
     if REAL:
         pytest.skip("for the simulated driver only")
-    yield simulation.restart
-    # What a test left in its driver's memory goes with it.
-    ground.driver = simulation.restart()
+    with simulation.settled():
+        yield simulation.restart
+        # What a test left in its driver's memory goes with it.
+        ground.driver = simulation.restart()
     ground.enter()

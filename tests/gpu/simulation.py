@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 from slipstream.core.dispatch.op import Op, drop_plans, plan_table
@@ -17,6 +19,25 @@ from slipstream.core.vocab.devices import current
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import owners
 from slipstream.core.vocab.settings import SimulatedCard, settings
+
+# The ops that the collector does not see while things are settled.
+settled_ops: list[Op] = []
+
+
+@contextlib.contextmanager
+def settled() -> Iterator[None]:
+    """What lives by now is no business of the collector's meanwhile.
+
+    Else every new start would go through all that earlier tests of the process left.
+    """
+    gc.collect()
+    settled_ops[:] = [each for each in gc.get_objects() if isinstance(each, Op)]
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        settled_ops.clear()
 
 
 def forget() -> None:
@@ -35,7 +56,7 @@ def forget() -> None:
     # The ring of plans keeps those that their ops forget.
     plan_table.ring.clear()
     plan_table.hand = 0
-    for each in gc.get_objects():
+    for each in (*settled_ops, *gc.get_objects()):
         if isinstance(each, Op):
             drop_plans(each)
             if isinstance(each, UpdateOp):

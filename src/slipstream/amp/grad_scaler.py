@@ -114,20 +114,25 @@ class GradScaler:
     def _stage(self, optimizer: Any) -> tuple[int, ss.Tensor | None]:
         return self._stages.get(id(optimizer), (READY, None))
 
+    def _scale_for(self, name: str) -> ss.Tensor:
+        """The scale, for the call of that name."""
+        if self._scale is None:
+            raise AssertionError(f"Attempted {name} but _scale is None.  This may indicate your "
+                                 "script did not use scaler.scale(loss or outputs) earlier in the "
+                                 "iteration.")
+        return self._scale
+
     def unscale_(self, optimizer: Any) -> None:
         """Divide an optimizer's gradients by the scale; RuntimeError for a second time."""
         if not self._enabled:
             return
+        scale = self._scale_for("unscale_")
         stage, _ = self._stage(optimizer)
         if stage == UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the "
                                "last update().")
         if stage == STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        if self._scale is None:
-            raise AssertionError("Attempted unscale_ but _scale is None.  This may indicate your "
-                                 "script did not use scaler.scale(loss or outputs) earlier in the "
-                                 "iteration.")
         gradients = self._gradients(optimizer)
         if any(gradient.dtype == ss.float16 for gradient in gradients):
             raise ValueError("Attempting to unscale FP16 gradients.")
@@ -135,20 +140,22 @@ class GradScaler:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         with ss.no_grad():
             # Of a power of two this is exact.
-            found = unscaled(gradients, self._scale.reciprocal())
+            found = unscaled(gradients, scale.reciprocal())
         self._stages[id(optimizer)] = (UNSCALED, found)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscale if that was not done, and step unless a gradient is not finite.
 
         Optimizers with ``_step_supports_amp_scaling`` get the finding as their ``found_inf``; for
-        others it is looked at, which waits.  Returns what the optimizer's step returns, None where
-        the step was left out.  RuntimeError for a second step before update.
+        others, and where a closure is given, it is looked at, which waits.  Returns what the
+        optimizer's step returns, None where the step was left out.  RuntimeError for a second step
+        before update.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._scale_for("step")
         stage, _ = self._stage(optimizer)
         if stage == STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
@@ -156,12 +163,21 @@ class GradScaler:
             self.unscale_(optimizer)
         found = self._stage(optimizer)[1]
         assert found is not None
-        if getattr(optimizer, "_step_supports_amp_scaling", False):
+        if self._leaves_out_itself(optimizer, args):
             result = self._step_with(found, optimizer, args, kwargs)
         else:
             result = None if found.item() else optimizer.step(*args, **kwargs)
         self._stages[id(optimizer)] = (STEPPED, found)
         return result
+
+    def _leaves_out_itself(self, optimizer: Any, args: Any) -> bool:
+        """Whether the optimizer can be handed what was found.
+
+        A closure would run for a step that is left out, as it does in PyTorch only for fused ones.
+        """
+        if not getattr(optimizer, "_step_supports_amp_scaling", False):
+            return False
+        return not args or any(group.get("fused") for group in optimizer.param_groups)
 
     def _step_with(self, found: ss.Tensor, optimizer: Any, args: Any, kwargs: Any) -> Any:
         optimizer.found_inf = found
@@ -177,11 +193,7 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        scale = self._scale
-        if scale is None:
-            raise AssertionError("Attempted update but _scale is None.  This may indicate your "
-                                 "script did not use scaler.scale(loss or outputs) earlier in the "
-                                 "iteration.")
+        scale = self._scale_for("update")
         if isinstance(new_scale, ss.Tensor):
             scale.copy_(new_scale.reshape(()))
         elif new_scale is not None:
@@ -202,6 +214,15 @@ class GradScaler:
             "interval": self._growth_interval})
 
     # What it holds.
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._enabled:
+            return self.__dict__
+        if self._stages:
+            raise AssertionError("A GradScaler instance may only be pickled at the beginning of an "
+                                 "iteration, or at the end after scaler.update().")
+        return {**self.__dict__, "_init_scale": self.get_scale(), "_scale": None,
+                "_init_growth_tracker": self._get_growth_tracker(), "_growth_tracker": None}
 
     def get_scale(self) -> float:
         """The scale, 1 where it is not enabled; waits for its device."""

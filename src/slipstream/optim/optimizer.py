@@ -264,8 +264,8 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def hooked(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
-        if self.counts_steps and is_capturing() and not self._can_be_captured():
-            refuse_capture(self)
+        if self.counts_steps and is_capturing():
+            check_capture(self)
         for hook in self._tables("step_pre"):
             replaced = hook(self, args, kwargs)
             if replaced is None:
@@ -283,9 +283,17 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return hooked
 
 
-def refuse_capture(optimizer: Any) -> None:
-    """Raise RuntimeError: replays would repeat the captured step's number for ever."""
+def check_capture(optimizer: Any) -> None:
+    """Raise RuntimeError where replays would repeat the captured step's number for ever."""
     name = type(optimizer).__name__
+    if optimizer._can_be_captured():
+        if all(optimizer.state.get(parameter) for group in optimizer.param_groups
+               for parameter in trained(group)):
+            return
+        raise RuntimeError(
+            f"cuda graph: the first {name}.step() of a parameter inside a capture: it makes the "
+            "state, and each replay would begin with a new one\n  mend: take a step before the "
+            "capture (a warm-up, as for whatever else is made once)")
     raise RuntimeError(
         f"cuda graph: {name}.step() inside a capture: its formula takes the number of the step, "
         "which the host counts, and each replay would be the same step again\n  mend: give "

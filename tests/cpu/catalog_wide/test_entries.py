@@ -78,8 +78,10 @@ def test_a_formula_is_a_graph(name: str) -> None:
 def check_recipes(op: Op, case: Any) -> None:
     """Every recipe of the op runs a traced program."""
     op.call(case.args, case.kwargs)
-    assert op.recipes
-    for recipe in op.recipes.values():
+    # Other tests of the same process may have called the op on another device.
+    recipes = [recipe for recipe in op.recipes.values() if recipe.backend.on_host]
+    assert recipes
+    for recipe in recipes:
         program = recipe.traced.program
         assert isinstance(recipe.kernel, ProgramKernel)
         assert program.steps or program.inputs or program.numbers or program.constants

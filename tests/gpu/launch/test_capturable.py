@@ -52,6 +52,17 @@ def test_each_replay_is_a_step_more(cls: Any, options: dict[str, Any]) -> None:
     assert (step.device.type, step.dtype, step.item()) == ("cuda", ss.float32, WARM + REPLAYS)
 
 
+def test_a_first_step_inside_a_capture_is_told_to_come_before_it() -> None:
+    params, optimizer = made("cuda", ss.optim.Adam, capturable=True)
+    graph = ss.cuda.CUDAGraph()
+    with (pytest.raises(RuntimeError, match=r"first Adam.step(.|\n)*take a step before the capt"),
+          ss.cuda.graph(graph)):
+        optimizer.step()
+    assert not optimizer.state.get(params[0])
+    captured(optimizer).replay()
+    assert optimizer.state[params[0]]["step"].item() == WARM + 1
+
+
 def test_a_rate_on_the_card_is_read_in_each_replay() -> None:
     lr = ss.tensor(0.05, device="cuda")
     params, optimizer = made("cuda", ss.optim.AdamW, lr=lr, capturable=True)

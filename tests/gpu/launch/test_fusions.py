@@ -10,11 +10,12 @@ import pytest
 
 import slipstream as ss
 from slipstream import optim
+from slipstream.core.native.drivers import drivers
 from slipstream.nn import functional
 
-CHAIN, ROWS, EPILOGUE, TILED, LISTED, HAND = (
+CHAIN, ROWS, EPILOGUE, TILED, LISTED, HAND, LIBRARY = (
     "chain of pointwise ops", "row kernel", "epilogue of a product", "tiled by hand",
-    "list of tensors", "one op, by hand")
+    "list of tensors", "one op, by hand", "product of the library")
 
 
 def x(*shape: int) -> Any:
@@ -42,7 +43,7 @@ def fusions(function: Callable[[], Any]) -> list[str]:
     (lambda a: a.softmax(-1), [ROWS]),
     (lambda a: a.sum(0), [ROWS]),
     (lambda a: a.reshape(1, -1).expand(1, 256).argmax(), [ROWS]),
-    (lambda a: a @ a, [TILED]),
+    (lambda a: a[None] @ a[None], [TILED]),
     (lambda a: functional.linear(a, a, a[0]), [EPILOGUE]),
     (lambda a: ss.addmm(a, a, a), [EPILOGUE]),
     (lambda a: ss._foreach_add([a, a.clone()], 1), [CHAIN, LISTED]),
@@ -52,6 +53,12 @@ def fusions(function: Callable[[], Any]) -> list[str]:
 def test_kinds(call: Callable[[Any], Any], wanted: list[str]) -> None:
     a = x()
     assert fusions(lambda: call(a)) == wanted
+
+
+def test_a_product_is_the_library_s_where_there_is_one() -> None:
+    a = x()
+    wanted = LIBRARY if drivers.current().has_library else TILED
+    assert fusions(lambda: a @ a) == [wanted]
 
 
 def test_the_stages_of_a_row_that_is_split() -> None:

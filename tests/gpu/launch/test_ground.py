@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import slipstream as ss
@@ -25,3 +26,14 @@ def test_plans_of_the_last_driver_are_gone(restart: Any) -> None:
     (y * y).sum().backward()
     assert y.grad is not None
     assert y.grad.tolist() == [2.0] * 4
+
+
+def test_a_new_start_does_not_go_through_what_others_left(restart: Any) -> None:
+    # The fixture has put aside what lived before: modules, tests, tensors of earlier ones.
+    driver = restart()
+    assert len(gc.get_objects()) < gc.get_freeze_count() / 4
+    x = ss.ones(3, device="cuda")
+    assert (x + 1).sum().item() == 6
+    again = restart()
+    assert again is not driver
+    assert (ss.ones(3, device="cuda") + 1).sum().item() == 6

@@ -45,6 +45,20 @@ def branch(flag: Any) -> int:
     return 1 if flag else 2
 
 
+def repeats(x: Any) -> Any:
+    return ss.full(x.shape, 2, dtype=ss.int64, device="cuda")
+
+
+def grown_beside(x: Any) -> Any:
+    """A tensor that grows on another stream than its own."""
+    stream = cuda.Stream()
+    stream.wait_stream(cuda.current_stream())
+    with cuda.stream(stream):
+        x.resize_(3000)
+    cuda.current_stream().wait_stream(stream)
+    return x
+
+
 def recorded() -> Any:
     event = cuda.Event()
     event.record()
@@ -94,6 +108,12 @@ NOT_WAITING: dict[str, Callable[[Any], Any]] = {
     "non-blocking copy": lambda x: x.to("cpu", non_blocking=True),
     "clipping": lambda x: ss.nn.utils.clip_grad_norm_([ss.nn.Parameter(x)], 1.0),
     "growing": lambda x: ss.ones(3, device="cuda").resize_(100),
+    "growing beside a stream": lambda x: grown_beside(x),
+    "index_put_ under a mask": lambda x: x.index_put_((x > 0,), ss.tensor(2.0, device="cuda")),
+    "index_put under a mask": lambda x: x.index_put((x > 0,), ss.ones(1, device="cuda")),
+    "repeats of known sum": lambda x: x.repeat_interleave(repeats(x), output_size=6),
+    "places of known sum": lambda x: ss.repeat_interleave(repeats(x), output_size=6),
+    "one repeat of known sum": lambda x: x.repeat_interleave(repeats(x)[:1], output_size=6),
     "events": lambda x: recorded().query(),
     "list index": lambda x: x[[0, 1]],
 }
@@ -313,6 +333,34 @@ def test_growing_keeps_the_elements() -> None:
     x = ss.arange(5, device="cuda")
     x.resize_(3000)
     assert x[:5].tolist() == [0, 1, 2, 3, 4]
+    # What takes the old block next, on its own stream, comes after the copy on the other one.
+    x = ss.arange(5, device="cuda")
+    grown_beside(x)
+    other = ss.full((5,), 7, dtype=ss.int64, device="cuda")
+    assert x[:5].tolist() == [0, 1, 2, 3, 4]
+    assert other.tolist() == [7] * 5
+
+
+def test_index_put_under_a_mask() -> None:
+    x, mask = vector(), ss.tensor([True, False, True], device="cuda")
+    assert x.index_put((mask,), ss.tensor(5, device="cuda")).tolist() == [5, 0, 5]
+    assert x.index_put_((mask,), ss.ones(1, device="cuda")).tolist() == [1, 0, 1]
+    assert x.index_put_((mask,), ss.tensor([8.0, 9.0], device="cuda")).tolist() == [8, 0, 9]
+    with pytest.raises((RuntimeError, IndexError)):
+        x.index_put_((mask,), ss.ones(3, device="cuda"))
+
+
+def test_repeats_of_a_known_sum() -> None:
+    x, counts = vector(), ss.tensor([2, 0, 1], device="cuda")
+    assert x.repeat_interleave(counts, output_size=3).tolist() == [3, 3, 1]
+    assert ss.repeat_interleave(counts, output_size=3).tolist() == [0, 0, 2]
+    one = ss.tensor([2], device="cuda")
+    assert x.repeat_interleave(one, output_size=6).tolist() == [3, 3, 0, 0, 1, 1]
+    assert x.view(1, 3).repeat_interleave(one, 0, output_size=2).tolist() == [[3, 0, 1]] * 2
+    for wrong, size in ((counts, 2), (counts, 5), (ss.tensor([2, -1, 2], device="cuda"), 3)):
+        for call in (x.repeat_interleave, ss.repeat_interleave):
+            with pytest.raises(IndexError):
+                call(wrong, output_size=size).tolist()
 
 
 def test_what_does_not_wait_costs_nothing() -> None:

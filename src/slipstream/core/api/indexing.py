@@ -14,6 +14,7 @@ import numpy as np
 
 from slipstream.core.api import interop
 from slipstream.core.catalog import indexing as catalog
+from slipstream.core.catalog import mask_writes
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.dispatch.op import Op
@@ -115,13 +116,10 @@ def set_item(self: Any, index: Any, value: Any) -> None:
     value = _value_of(self, value)
     if isinstance(value, TensorBase):
         value = catalog.fitted(self, items, value, False)
-    masked = _is_mask(self, items)
-    if masked and _is_single(value):
-        _fill_masked(self, items[0], value)
-    elif self.spec.device is CPU:
+    if mask_writes.put(self, items, value):
+        return
+    if self.spec.device is CPU:
         catalog.write(self, items, value)
-    elif masked and value.spec.dtype is self.spec.dtype and _is_alike(self, items[0], value):
-        _write_masked(self, items[0], value)
     else:
         asked("index_put_", self, catalog.write, self, items, value)
 
@@ -136,7 +134,7 @@ def _write_view(self: Any, part: Any, value: Any) -> None:
     if not isinstance(value, TensorBase):
         ops.fill.call_inplace((part, value), None)
     elif not _is_itself(part, value):
-        value = catalog.without_leading_ones(value, part.spec.ndim)
+        value = mask_writes.without_leading_ones(value, part.spec.ndim)
         ops.copy.call_inplace((part, value), None)
 
 
@@ -145,48 +143,6 @@ def _is_itself(part: Any, value: Any) -> bool:
     return (part.storage is value.storage and part.offset == value.offset
             and part.spec is value.spec and part.record is None and value.record is None
             and not part.storage.read_only)
-
-
-def _is_single(value: Any) -> bool:
-    return not isinstance(value, TensorBase) or not value.spec.ndim
-
-
-def _is_mask(self: Any, items: tuple[Any, ...]) -> bool:
-    """Whether the index is one mask of the tensor's first dims."""
-    if len(items) != 1 or not isinstance(items[0], TensorBase):
-        return False
-    mask = items[0].spec
-    if mask.dtype is not dtypes.bool_ or not mask.ndim:
-        return False
-    return bool(self.spec.shape[:mask.ndim] == mask.shape)
-
-
-def _fill_masked(self: Any, mask: Any, value: Any) -> None:
-    """One value wherever the mask is true, without counting how often it is."""
-    category = self.spec.dtype.category
-    if not isinstance(value, TensorBase) and category < 2:
-        value = int(value) if category else bool(value)
-    missing = self.spec.ndim - mask.spec.ndim
-    if missing:
-        mask = ops.reshape.call((mask, (*mask.spec.shape, *(1,) * missing)), None)
-    ops.masked_fill.call_inplace((self, mask, value), None)
-
-
-def _is_alike(self: Any, mask: Any, value: Any) -> bool:
-    """Whether each place where a mask is true gets the same values."""
-    rest = self.spec.ndim - mask.spec.ndim
-    shape = value.spec.shape
-    return len(shape) <= rest or (len(shape) == rest + 1 and shape[0] == 1)
-
-
-def _write_masked(self: Any, mask: Any, value: Any) -> None:
-    """The same values wherever the mask is true, without counting how often it is."""
-    rest = self.spec.ndim - mask.spec.ndim
-    value = catalog.without_leading_ones(value, rest)
-    value = ops.expand.call((value, self.spec.shape[mask.spec.ndim:]), None)
-    wide = ops.reshape.call((mask, (*mask.spec.shape, *(1,) * rest)), None)
-    chosen = ops.where.call((wide, ops.cast.call((value, self.spec.dtype), None), self), None)
-    ops.copy.call_inplace((self, chosen), None)
 
 
 def _value_of(self: Any, value: Any, cast: bool = True) -> Any:

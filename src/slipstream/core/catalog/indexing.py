@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import indexing_samples, samples
+from slipstream.core.catalog import indexing_samples, mask_writes, samples
+from slipstream.core.catalog.mask_writes import without_leading_ones
 from slipstream.core.catalog.samples import index_samples, indices_of, select_samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, VIEW, Entry
@@ -435,15 +436,6 @@ def write(self: Any, items: tuple[Any, ...], value: Any, accumulate: bool = Fals
     return self
 
 
-def without_leading_ones(value: Any, rank: int) -> Any:
-    """A value with more dims than its place has, as long as these are of size one."""
-    shape = value.spec.shape
-    extra = len(shape) - rank
-    if extra > 0 and all(size == 1 for size in shape[:extra]):
-        return ops.reshape.call((value, shape[extra:]), None)
-    return value
-
-
 def items_of(self: Any, indices: Any) -> tuple[Any, ...]:
     """The indices of ``index_put``, where None stands for a full slice."""
     if not isinstance(indices, (tuple, list)):
@@ -473,12 +465,17 @@ def fitted(self: Any, items: tuple[Any, ...], values: Any, accumulate: bool) -> 
 
 def _index_put_inplace(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
     items = items_of(self, indices)
-    return write(self, items, fitted(self, items, values, accumulate), accumulate)
+    values = fitted(self, items, values, accumulate)
+    if not accumulate and mask_writes.put(self, items, values):
+        return self
+    return write(self, items, values, accumulate)
 
 
 def _index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
     items = items_of(self, indices)
     values = fitted(self, items, values, accumulate)
+    if not accumulate and mask_writes.is_mask(self, items):
+        return _index_put_inplace(ops.clone.call((self,), None), indices, values, accumulate)
     if not items or not all([isinstance(item, TensorBase) and item.spec.ndim for item in items]):
         return write(ops.clone.call((self,), None), items, values, accumulate)
     # Every dim is whole: one launch copies and writes.

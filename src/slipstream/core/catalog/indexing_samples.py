@@ -29,7 +29,8 @@ def writes() -> list[Sample]:
     x, values = random_array(85, 3, 4), random_array(86, 2)
     return [((x, [PLACES, np.array([1, 3])], values), {}),
             ((x, [np.array([1, 1])], random_array(87, 2, 4)), {"accumulate": True}),
-            ((x, [np.arange(12).reshape(3, 4) % 6 == 1], values[:1]), {})]
+            ((x, [np.arange(12).reshape(3, 4) % 6 == 1], values[:1]), {}),
+            ((x, [np.ones((3, 4), bool)], random_array(88, 12)), {})]
 
 
 def sources() -> list[Sample]:

@@ -17,6 +17,7 @@ from slipstream.core.kernels.cpu.indexing import JoinKernel
 from slipstream.core.shapes import formats, views
 from slipstream.core.shapes import strides as layouts
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.dtypes import promote
 
 
@@ -360,6 +361,8 @@ def _places(repeats: Any, output_size: int | None) -> Any:
         raise RuntimeError(f"repeat_interleave only accept 1D vector as repeat, got {spec!r}")
     if spec.dtype not in (dtypes.int32, dtypes.int64):
         raise RuntimeError(f"repeats has to be Long or Int tensor, got {spec!r}")
+    if output_size is not None and spec.numel and spec.device is not CPU:
+        return _places_of_known(repeats, output_size)
     if spec.numel and ops.amin.call((repeats,), None).item() < 0:
         raise RuntimeError("repeats can not be negative")
     ends = ops.cumsum.call((repeats, 0), None)
@@ -367,9 +370,24 @@ def _places(repeats: Any, output_size: int | None) -> Any:
     if output_size is not None and output_size != total:
         raise RuntimeError(f"repeat_interleave: output_size={output_size} is not the sum of the "
                            f"repeats, {total}")
-    wanted = ops.arange.call((total,), {"device": spec.device, "dtype": ends.spec.dtype})
-    found = ops.searchsorted.call((ends, wanted), {"right": True})
-    return ops.cast.call((found, spec.dtype), None)
+    return ops.cast.call((_searched(ends, total), spec.dtype), None)
+
+
+def _searched(ends: Any, total: int) -> Any:
+    wanted = ops.arange.call((total,), {"device": ends.spec.device, "dtype": ends.spec.dtype})
+    return ops.searchsorted.call((ends, wanted), {"right": True})
+
+
+def _places_of_known(repeats: Any, output_size: int) -> Any:
+    """The places without a wait: what is wrong with the repeats becomes an index out of range."""
+    spec = repeats.spec
+    ends = ops.cumsum.call((repeats, 0), None)
+    whole = ops.eq.call((ops.select.call((ends, 0, -1), None), output_size), None)
+    right = ops.logical_and.call((whole, ops.ge.call((ops.amin.call((repeats,), None), 0), None)),
+                                 None)
+    found = ops.where.call((right, _searched(ends, output_size), spec.numel), None)
+    every = ops.arange.call((spec.numel,), {"device": spec.device, "dtype": spec.dtype})
+    return ops.index_select.call((every, 0, found), None)
 
 
 def _repeat_each(self: Any, repeats: Any, dim: Any, output_size: int | None) -> Any:
@@ -389,6 +407,11 @@ def _repeat_interleave(self: Any, repeats: Any, dim: Any, output_size: int | Non
         return _places(self, output_size)
     if hasattr(repeats, "spec") and repeats.spec.numel != 1:
         return _repeat_each(self, repeats, dim, output_size)
+    if hasattr(repeats, "spec") and output_size is not None and repeats.spec.device is not CPU:
+        size = self.spec.numel if dim is None else self.spec.shape[
+            views.normalize_dim(dim, self.spec.ndim)]
+        one = ops.reshape.call((repeats, (1,)), None)
+        return _repeat_each(self, ops.expand.call((one, (size,)), None), dim, output_size)
     times = int(repeats)
     if times < 0:
         raise RuntimeError("repeats can not be negative")

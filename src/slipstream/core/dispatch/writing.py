@@ -19,7 +19,6 @@ from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes.overlap import in_bytes, may_share, self_overlaps
 from slipstream.core.shapes.specs import specs
 from slipstream.core.shapes.strides import element_range
-from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import can_cast
 from slipstream.core.vocab.errors import explain
 from slipstream.core.vocab.modes import ModeState, modes
@@ -263,7 +262,8 @@ def grow(storage: Storage, nbytes: int) -> None:
     if not backend.has_data:
         storage.nbytes = nbytes
         return
-    wait_to_grow(backend, storage.device)
+    if backend.on_host:
+        wait(storage.device, "resize")
     # Before anything changes: there may be no memory, and the old block has one owner at a time.
     address = backend.memory.allocate(nbytes)
     old = Storage(storage.device, storage.address, storage.nbytes, storage.owner)
@@ -275,9 +275,3 @@ def grow(storage: Storage, nbytes: int) -> None:
     elif kept:
         device: Any = backend
         device.move(storage.address, old.address, kept)
-
-
-def wait_to_grow(backend: Any, device: Device) -> None:
-    """Wait where the host moves the bytes, or several streams may use them."""
-    if backend.on_host or len(backend.queues) > 1:
-        wait(device, "resize")

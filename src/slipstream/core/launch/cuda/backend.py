@@ -14,7 +14,7 @@ from slipstream.core.launch.cuda.memo import Window
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.cuda.ordering import Order
 from slipstream.core.launch.cuda.pinning import Pinning
-from slipstream.core.launch.cuda.queue import Queue
+from slipstream.core.launch.cuda.queue import Queue, note_move
 from slipstream.core.launch.cuda.staging import Staging
 from slipstream.core.launch.cuda.tickets import Tickets
 from slipstream.core.launch.cuda.watchdog import watchdog
@@ -271,12 +271,12 @@ class CudaBackend(Backend):
         self.staging.write(address, data, queue.stream)
 
     def move(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within device memory, in the order of the current stream."""
+        """Copy from one whole block to another in the order of the current stream."""
         queue = self.queue()
         self.forbid_capture(queue, "a tensor gets more memory")
         queue.send("copy")
         self.enter()
-        queue.sequence += 1
+        note_move(queue, target, source)
         self.driver.copy(target, source, nbytes, WITHIN, queue.stream)
 
     # -- sending and waiting --

@@ -440,3 +440,11 @@ def stamps_of(window: Window) -> list[Any]:
     sites = window.sites
     return [((sites[2 * place], sites[2 * place + 1]), moment)
             for place, moment in enumerate(window.moments)]
+
+
+def note_move(queue: Any, target: int, source: int) -> None:
+    """Number a copy from block to block, and tell the allocator where it matters."""
+    queue.sequence += 1
+    if len(queue.owner.queues) > 1:
+        for address in (target, source):
+            queue.owner.memory.used(address, queue.number, queue.sequence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import random
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -39,8 +40,45 @@ CALL_TIME, SUBMIT_TIME, POLL_TIME = 0.2, 2.0, 2.0
 # Seconds between two looks of a watchdog, and looks in one stretch of idle time.
 LOOK_TIME, MOST_LOOKS = 1e-3, 8
 FIRST_HANDLE = 0x51000
-# The engine runs one piece of work at a time, whichever driver asks.
-LOCK = threading.RLock()
+# Frames that a call may need, and those that there have to be before it.
+ROOM, MARGIN = 200, 5
+
+
+def find_room(frames: int) -> None:
+    """Raise RecursionError where there is no room for so many frames."""
+    if frames:
+        find_room(frames - 1)
+
+
+class DriverLock:
+    """Held while the driver works: one piece of work at a time, whichever driver asks.
+
+    A driver has a stack of its own for what it does; ours would stop in the middle of it where a
+    program is near the limit of recursion, which is therefore farther away in the meantime.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.depth = 0
+        self.limit = 0
+
+    def __enter__(self) -> None:
+        # Python takes the old limit again only from some frames below it.
+        find_room(MARGIN)
+        self.lock.acquire()
+        if not self.depth:
+            self.limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(self.limit + ROOM)
+        self.depth += 1
+
+    def __exit__(self, *failure: object) -> None:
+        self.depth -= 1
+        if not self.depth:
+            sys.setrecursionlimit(self.limit)
+        self.lock.release()
+
+
+LOCK = DriverLock()
 
 
 def driver_call(function: F) -> F:
