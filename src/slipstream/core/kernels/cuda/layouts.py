@@ -54,8 +54,10 @@ FEW_ROWS = 64
 FEW_ENDLESS_ROWS = 264
 LONG_ROW = 65536
 LARGEST_KEPT = 216 << 10
-# Blocks of a split kernel, about; bytes of each at least; how far a thread walks down columns.
-BLOCKS = 2112
+# Blocks of a split kernel, about: those that end last leave the others idle for as long as one
+# takes.  Rows that are not split; bytes of each block at least; how far a thread walks down columns.
+BLOCKS = 4224
+MANY_ROWS = 2112
 CHUNK_BYTES = 32768
 WALK = 8
 # Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
@@ -334,7 +336,7 @@ def _row_chunks(reduction: Reduction, rows: int, length: int, stored: int) -> in
     if not reduction.single and (rows >= few or length < LONG_ROW):
         return 1
     chunks = min(length * reduction.itemsize // CHUNK_BYTES, -(-BLOCKS // max(rows, 1)))
-    return chunks if rows < BLOCKS else 1
+    return chunks if rows < MANY_ROWS else 1
 
 
 def _wide(space: Space) -> bool:
@@ -414,13 +416,17 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     if chunks < 2 or space.rows * space.length < LONG_ROW:
         plan = plan._replace(exact=space.length % (high * batch) == 0)
         return [Cut(plan, words, (wide, high), blocks, 1)]
-    span = -(-space.length // chunks)
-    if span > high * batch:
-        span = -(-span // (high * batch)) * high * batch
+    span = _column_span(space.length, chunks, high * batch)
     chunks = -(-space.length // span)
     words = {**words, "span": [span], "chunks": [chunks]}
     plan = plan._replace(exact=space.length % (high * batch) == 0 == span % (high * batch))
     return _staged(reduction, Cut(plan, words, (wide, high), blocks, chunks))
+
+
+def _column_span(length: int, chunks: int, turn: int) -> int:
+    """How far a block walks: about a chunk, in the nearest number of whole turns of its threads."""
+    span = -(-length // chunks)
+    return max((span + turn // 2) // turn, 1) * turn if span > turn else span
 
 
 def _column_block(vectors: int, length: int) -> tuple[int, int]:
