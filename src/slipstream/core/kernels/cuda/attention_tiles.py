@@ -95,7 +95,7 @@ template <int N, int K, class P> SLIP_DEVICE void slip_lay(P to, slip_tile<N>& t
         }
     }
 }
-// sum[row, column] += the sum over k of left[row, k] * right[k, column]; lines of `right` are LENGTH.
+// sum[row, column] += the sum over k of left[row, k] * right[k, column].
 template <int N, int K, int LENGTH, class P>
 SLIP_DEVICE void slip_laid_products(slip_tile<N>& sum, P left, P right) {
     const item_t kind = {};

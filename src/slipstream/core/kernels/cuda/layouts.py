@@ -54,8 +54,8 @@ FEW_ROWS = 64
 FEW_ENDLESS_ROWS = 264
 LONG_ROW = 65536
 LARGEST_KEPT = 216 << 10
-# Blocks of a split kernel, about: those that end last leave the others idle for as long as one
-# takes.  Rows that are not split; bytes of each block at least; how far a thread walks down columns.
+# Blocks of a split kernel, about: while the last ones end, others idle.  Rows that are never split;
+# bytes of each block at least; how far a thread walks down columns.
 BLOCKS = 4224
 MANY_ROWS = 2112
 CHUNK_BYTES = 32768
