@@ -68,7 +68,11 @@ FEW_BLOCKS = 264
 BATCH_BYTES = 128
 LARGE_BATCH = 4
 RESIDENT = 4
+# The same where more addresses are in registers: down columns, or of many operands; and with places.
+RESIDENT_FAR = 3
+RESIDENT_PLACES = 2
 RESIDENT_BYTES = 150
+MANY_OPERANDS = 3
 # Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
 COLUMN_BYTES = 32
 MOST_COLUMNS = 8
@@ -120,6 +124,7 @@ class Reduction:
         levels = [stages.level[output.value] for output in formula.program.outputs]
         self.levels = levels + stages.level[:len(formula.program.inputs)]
         self.outputs = formula.outputs
+        self.places = any(stages.step(value).primitive in PLACES for value in stages.fold_values)
         self.part_bytes = sum([SIZES[stages.step(value).cls] + 4 * (
             stages.step(value).primitive in PLACES) for value in stages.fold_values])
         self.fold_bytes = max([formula.fold_bytes(value) for value in stages.fold_values],
@@ -245,7 +250,11 @@ def _batch(reduction: Reduction, bytes_read: int, vector: int) -> int:
 def _least(reduction: Reduction, bytes_read: int, plan: ReducePlan) -> int:
     """How many blocks the registers of a processor should hold at least."""
     used = plan.vector * (plan.batch * bytes_read + reduction.part_bytes)
-    return RESIDENT if reduction.single and used <= RESIDENT_BYTES else 1
+    if not reduction.single or used > RESIDENT_BYTES:
+        return 1
+    if plan.columns:
+        return RESIDENT_PLACES if reduction.places else RESIDENT_FAR
+    return RESIDENT if len(reduction.full) < MANY_OPERANDS else RESIDENT_FAR
 
 
 def _keep(reduction: Reduction, bytes_kept: int, vector: int) -> int:
