@@ -68,7 +68,7 @@ FEW_BLOCKS = 264
 BATCH_BYTES = 128
 LARGE_BATCH = 4
 RESIDENT = 4
-# The same where more addresses are in registers: down columns, or of many operands; and with places.
+# The same where more addresses are in registers, down columns or of many operands; with places.
 RESIDENT_FAR = 3
 RESIDENT_PLACES = 2
 RESIDENT_BYTES = 150
@@ -125,7 +125,8 @@ class Reduction:
         self.levels = levels + stages.level[:len(formula.program.inputs)]
         self.outputs = formula.outputs
         self.places = any(stages.step(value).primitive in PLACES for value in stages.fold_values)
-        self.part_bytes = sum([SIZES[stages.step(value).cls] + 4 * (
+        # As registers hold them: truths too, of which a kernel has more than predicates.
+        self.part_bytes = sum([max(SIZES[stages.step(value).cls], 4) + 4 * (
             stages.step(value).primitive in PLACES) for value in stages.fold_values])
         self.fold_bytes = max([formula.fold_bytes(value) for value in stages.fold_values],
                               default=1)
