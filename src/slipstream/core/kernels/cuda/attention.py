@@ -37,7 +37,8 @@ EVERYWHERE = 99 << 10
 class Tiling:
     """Columns of a tile, bands of 16 rows a warp, warps of a block, tiles that are there at once.
 
-    Without matrix instructions a block has ``rows`` rows.
+    Without matrix instructions a block has ``rows`` rows.  ``beside``: warps that share their rows,
+    each with a part of the columns; only where rows are keys.
     """
 
     columns: int
@@ -45,6 +46,12 @@ class Tiling:
     warps: int = 4
     stages: int = 2
     rows: int = 0
+    beside: int = 1
+
+    @property
+    def height(self) -> int:
+        """Rows of a block."""
+        return self.rows or 16 * self.bands * self.warps // self.beside
 
 
 def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -> Tiling:
@@ -68,6 +75,9 @@ def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -
     if width <= 64:
         return Tiling(64) if masked or (drops and not roomy) else Tiling(32, bands=2)
     if width <= 128:
+        if roomy and not drops:
+            # A warp of 16 keys would read shared memory for longer than it multiplies.
+            return Tiling(64, bands=2, warps=8, beside=2)
         return Tiling(16 if masked or drops else 32)
     return Tiling(16, stages=2 if roomy else 1)
 
@@ -160,6 +170,9 @@ class Attention:
             return whole_tiling(width, self.dtype.itemsize)
         card = drivers.current().properties(self.plan.out_spec.device.index or 0)
         roomy = card.shared_memory_per_block_optin > 2 * EVERYWHERE
+        if name == KEY_KERNEL and 64 < width <= WIDE:
+            # Two warps beside each other have whole tiles of 16 columns each.
+            roomy = roomy and not padded(self.width) % 32 and not padded(self.depth) % 32
         return half_tiling(name, width, self.mask is not None, self.dropout > 0, roomy)
 
     def code(self, name: str, text: str, tiling: Tiling) -> KernelCode:
@@ -173,7 +186,7 @@ class Attention:
             "RANK": len(self.shape), "WIDTH": padded(self.width), "DEPTH": padded(self.depth),
             "OWN_WIDTH": self.width, "OWN_DEPTH": self.depth, "COLUMNS": tiling.columns,
             "BANDS": tiling.bands, "WARPS": tiling.warps, "THREADS": 32 * tiling.warps,
-            "STAGES": tiling.stages, "APART": int(apart),
+            "STAGES": tiling.stages, "APART": int(apart), "BESIDE": tiling.beside,
             "MASKED": ", const mask_t* mask" if kind else "",
             "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
             "HALF": int(self.half), "FOLDED": int(kind < 2 and self.foldable),
@@ -190,7 +203,7 @@ class Attention:
         """The launch of a kernel over all heads."""
         tiling = self.tiling(name)
         code = self.code(name, text, tiling)
-        rows = tiling.rows or 16 * tiling.bands * tiling.warps
+        rows = tiling.height
         by_key = name == KEY_KERNEL
         tiles = blocks(self.keys if by_key else self.queries, rows)
         grid = tiles * prod(self.batch) * (self.key_heads if by_key else self.heads)
@@ -205,7 +218,8 @@ class Attention:
         lines = padded(self.width) + padded(self.depth) + 2 * more
         held = tiling.stages * tiling.columns * lines
         held += rows * (padded(self.width) + more if name == FORWARD_KERNEL else lines)
-        held += 0 if self.half else rows * (tiling.columns + more)
+        laid = 2 * (tiling.beside > 1) if self.half else 1
+        held += laid * rows * (tiling.columns + more)
         computed = max(self.dtype.itemsize, 4)
         numbers = 3 * tiling.stages * tiling.columns if name == KEY_KERNEL else 0
         return held * self.dtype.itemsize + numbers * computed

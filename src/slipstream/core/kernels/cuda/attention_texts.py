@@ -417,6 +417,7 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
 
 # Rows are keys, columns queries: of each head of the group in turn, from the first that counts.
 KEYS = r"""
+#define PART (COLUMNS / BESIDE)
 template <bool OF_KEY, bool OF_VALUE>
 SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item_t) value_grad,
                                 SLIP_POINTER(const item_t) grad, SLIP_POINTER(const item_t) query,
@@ -440,6 +441,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
     SLIP_POINTER(item_t) queries = values + ROWS * LINE(DEPTH);
     SLIP_POINTER(item_t) grads = queries + STAGES * COLUMNS * LINE(WIDTH);
     SLIP_POINTER(item_t) staged = grads + STAGES * COLUMNS * LINE(DEPTH);
+    const int part = slip_part(PART);
     // The queries that come next: where they begin, and whose they are.
     int next = begin, next_head = head * group;
     auto bring = [&](int step) {
@@ -476,8 +478,8 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                             walk.value.row, left, OWN_DEPTH, fits);
     if (steps) bring(0);
     const wide_t scale = slip_factor(walk);
-    slip_tile<WIDTH> key_sum;
-    slip_tile<DEPTH> value_sum;
+    slip_tile<WIDTH / BESIDE> key_sum;
+    slip_tile<DEPTH / BESIDE> value_sum;
     if (OF_KEY) slip_clear(key_sum);
     if (OF_VALUE) slip_clear(value_sum);
     int column = begin, other = head * group;
@@ -486,18 +488,18 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         const int turn = step % STAGES;
         SLIP_POINTER(item_t) now_queries = queries + turn * COLUMNS * LINE(WIDTH);
         SLIP_POINTER(item_t) now_grads = grads + turn * COLUMNS * LINE(DEPTH);
-        slip_tile<COLUMNS> weights, slopes;
+        slip_tile<PART> weights, slopes;
         slip_clear(weights);
-        slip_products<COLUMNS, WIDTH>(weights, keys, now_queries);
+        slip_products<PART, WIDTH>(weights, keys, now_queries + part * LINE(WIDTH));
         const bool edge = column + COLUMNS > all || (CAUSAL && first + ROWS > column + 1);
         slip_scores<true>(weights, walk, mask + (MASK ? slip_start(walk, walk.mask, batch, other)
                                                       : 0),
-                          walk.mask.row, first, column, edge);
-        SLIP_POINTER(wide_t) now_sums = all_sums + 3 * turn * COLUMNS;
+                          walk.mask.row, first, column + part, edge);
+        SLIP_POINTER(wide_t) now_sums = all_sums + (3 * turn * COLUMNS + part);
         SLIP_POINTER(wide_t) shifts = now_sums + COLUMNS;
         slip_less_each(weights, shifts + COLUMNS);
 #pragma unroll
-        for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
+        for (int c = 0; c < slip_tile<PART>::COUNT; c++) {
             const wide_t shift = shifts[slip_column(c)];
 #pragma unroll
             for (int r = 0; r < OWN; r++) {
@@ -506,18 +508,22 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         }
 #if DROPOUT
         slip_drop<true>(weights, walk, (uint64_t)(batch * heads + other) * walk.queries
-                                       * walk.keys, first, column, seed, base);
+                                       * walk.keys, first, column + part, seed, base);
 #endif
         if (OF_VALUE) {
-            slip_tile<COLUMNS> used = weights;
+            slip_tile<PART> used = weights;
             if (DROPOUT) slip_keep_positive(used);
+#if BESIDE > 1
+            slip_lay<PART, COLUMNS>(staged, used);
+#else
             slip_weighted<DEPTH, COLUMNS>(value_sum, used, now_grads, staged);
+#endif
         }
         if (OF_KEY) {
             slip_clear(slopes);
-            slip_products<COLUMNS, DEPTH>(slopes, values, now_grads);
+            slip_products<PART, DEPTH>(slopes, values, now_grads + part * LINE(DEPTH));
 #pragma unroll
-            for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
+            for (int c = 0; c < slip_tile<PART>::COUNT; c++) {
                 const wide_t sum = now_sums[slip_column(c)];
 #pragma unroll
                 for (int r = 0; r < OWN; r++) {
@@ -525,8 +531,20 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                                  (wide_t)walk.spread);
                 }
             }
+#if BESIDE == 1
             slip_weighted<WIDTH, COLUMNS>(key_sum, slopes, now_queries, staged);
+#endif
         }
+#if BESIDE > 1
+        // Each warp has a part of the columns of the weights, and then one of those of the sums.
+        SLIP_POINTER(item_t) other_staged = staged + ROWS * LINE(COLUMNS);
+        slip_lay<PART, COLUMNS>(other_staged, slopes);
+        __syncthreads();
+        slip_laid_products<DEPTH / BESIDE, COLUMNS, DEPTH>(
+            value_sum, staged, now_grads + slip_part(DEPTH / BESIDE));
+        slip_laid_products<WIDTH / BESIDE, COLUMNS, WIDTH>(
+            key_sum, other_staged, now_queries + slip_part(WIDTH / BESIDE));
+#endif
         column += COLUMNS;
         if (column >= all) {
             column = begin;
@@ -535,17 +553,19 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
     }
     if (OF_KEY) {
         slip_scale(key_sum, (wide_t)walk.scale);
-        slip_put<WIDTH>(key_grad + (slip_start(walk, walk.key_grad, batch, head)
-                                    + first * walk.key_grad.row),
-                        walk.key_grad.row, key_sum, left, OWN_WIDTH,
-                        walk.fits && slip_aligned<item_t>(key_grad, 16));
+        const int from = slip_part(WIDTH / BESIDE);
+        slip_put<WIDTH / BESIDE>(key_grad + (slip_start(walk, walk.key_grad, batch, head)
+                                             + first * walk.key_grad.row + from),
+                                 walk.key_grad.row, key_sum, left, OWN_WIDTH - from,
+                                 walk.fits && slip_aligned<item_t>(key_grad, 16));
     }
     if (OF_VALUE) {
         slip_scale(value_sum, (wide_t)walk.spread);
-        slip_put<DEPTH>(value_grad + (slip_start(walk, walk.value_grad, batch, head)
-                                      + first * walk.value_grad.row),
-                        walk.value_grad.row, value_sum, left, OWN_DEPTH,
-                        walk.fits && slip_aligned<item_t>(value_grad, 16));
+        const int from = slip_part(DEPTH / BESIDE);
+        slip_put<DEPTH / BESIDE>(value_grad + (slip_start(walk, walk.value_grad, batch, head)
+                                               + first * walk.value_grad.row + from),
+                                 walk.value_grad.row, value_sum, left, OWN_DEPTH - from,
+                                 walk.fits && slip_aligned<item_t>(value_grad, 16));
     }
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

@@ -7,10 +7,11 @@ in lines of a few elements more than there are columns, so that threads meet in 
 
 from __future__ import annotations
 
-# 16-bit floats: matrix instructions; a warp has 16 * BANDS rows.
+# 16-bit floats: matrix instructions; a warp has 16 * BANDS rows, and BESIDE warps have the same
+# ones: each of them a part of the columns.
 HALF_TILES = r"""
 #define LANES 4
-#define ROWS (16 * BANDS * WARPS)
+#define ROWS (16 * BANDS * WARPS / BESIDE)
 #define OWN (2 * BANDS)
 #define LINE(columns) ((columns) + 8)
 #define STAGED 0
@@ -22,14 +23,17 @@ template <int N> struct slip_tile {
         return value[r / 2][c / 2][r % 2 * 2 + c % 2];
     }
 };
+// The warp's first row; the first of its columns where it has n of them.
+SLIP_DEVICE int slip_band() { return (int)threadIdx.x / 32 / BESIDE * BANDS * 16; }
+SLIP_DEVICE int slip_part(int n) { return (int)threadIdx.x / 32 % BESIDE * n; }
 SLIP_DEVICE int slip_row(int r) {
-    return ((int)threadIdx.x / 32 * BANDS + r / 2) * 16 + r % 2 * 8 + (int)threadIdx.x % 32 / 4;
+    return slip_band() + r / 2 * 16 + r % 2 * 8 + (int)threadIdx.x % 32 / 4;
 }
 SLIP_DEVICE int slip_column(int c) { return c / 2 * 8 + (int)threadIdx.x % 4 * 2 + c % 2; }
 // sum[row, column] += the sum over k of left[row, k] * right[column, k].
 template <int N, int K, class P>
 SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
-    const int first = (int)threadIdx.x / 32 * BANDS * 16;
+    const int first = slip_band();
     const item_t kind = {};
 #pragma unroll
     for (int k = 0; k < K; k += 16) {
@@ -77,6 +81,44 @@ SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right
         }
     }
 }
+#if BESIDE > 1
+// Weights as 16-bit floats in shared memory, for the warps beside this one.
+template <int N, int K, class P> SLIP_DEVICE void slip_lay(P to, slip_tile<N>& tile) {
+    const item_t kind = {};
+    P own = to + (slip_row(0) * LINE(K) + slip_part(N) + slip_column(0));
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+#pragma unroll
+        for (int c = 0; c < N / 4; c += 2) {
+            slip_store<uint32_t>(own + ((r / 2 * 16 + r % 2 * 8) * LINE(K) + c * 4),
+                                 slip_pair(tile.at(r, c), tile.at(r, c + 1), kind));
+        }
+    }
+}
+// sum[row, column] += the sum over k of left[row, k] * right[k, column].
+template <int N, int K, int LENGTH, class P>
+SLIP_DEVICE void slip_laid_products(slip_tile<N>& sum, P left, P right) {
+    const item_t kind = {};
+#pragma unroll
+    for (int k = 0; k < K; k += 16) {
+        uint32_t a[BANDS][4];
+#pragma unroll
+        for (int m = 0; m < BANDS; m++) {
+            slip_left(a[m], left + ((slip_band() + 16 * m) * LINE(K) + k), LINE(K));
+        }
+#pragma unroll
+        for (int n = 0; n < N; n += 16) {
+            uint32_t b[4];
+            slip_right<true>(b, right + (k * LINE(LENGTH) + n), LINE(LENGTH));
+#pragma unroll
+            for (int m = 0; m < BANDS; m++) {
+                slip_multiply(sum.value[m][n / 8], a[m], b[0], b[1], kind);
+                slip_multiply(sum.value[m][n / 8 + 1], a[m], b[2], b[3], kind);
+            }
+        }
+    }
+}
+#endif
 // The share of a thread in the sum of products of a row of memory and one of a tile; it is summed
 // in the same order where the row fits vectors and where not.
 template <int LENGTH, class P, class Q>
@@ -163,6 +205,7 @@ SLIP_DEVICE void slip_put(P to, int64_t step, slip_tile<N>& tile, int64_t left, 
 WHOLE_TILES = r"""
 #define LANES 16
 #define OWN (ROWS / 16)
+#define slip_part(n) 0
 #define LINE(columns) ((columns) + 1)
 #define STAGED (ROWS * LINE(COLUMNS))
 template <int N> struct slip_tile {
@@ -305,7 +348,7 @@ SLIP_DEVICE void slip_drop(slip_tile<N>& tile, const slip_walk& walk, uint64_t s
     const int high = BY_KEY ? own / 2 : odd, right = BY_KEY ? own % 2 : 0;
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-        const int first = row + ((int)threadIdx.x / 32 * BANDS + m) * 16 + high * 8 + line;
+        const int first = row + slip_band() + m * 16 + high * 8 + line;
         uint32_t bits = 0;
 #pragma unroll 2
         for (int n = 0; n < N / 8; n++) {

@@ -172,8 +172,10 @@ class ColumnWriter(ReduceWriter):
         lines.add(f"{name}[e] = fold_{name}::identity();")
         lines.close()
         lines.open("if (mine)")
+        # What is asked for at once has to fit the registers.
+        at_once = 8 if vector <= 4 else 4
         lines.loop("for (int64_t c = threadIdx.y; c < tail.chunks; c += blockDim.y)",
-                   "#pragma unroll 4")
+                   f"#pragma unroll {at_once}")
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         part = self.part_value(value, self._part("c"))
         lines.add(f"{name}[e] = fold_{name}::join({name}[e], {part});")

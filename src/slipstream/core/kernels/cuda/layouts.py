@@ -54,8 +54,10 @@ FEW_ROWS = 64
 FEW_ENDLESS_ROWS = 264
 LONG_ROW = 65536
 LARGEST_KEPT = 216 << 10
-# Blocks of a split kernel, about; bytes of each at least; how far a thread walks down columns.
-BLOCKS = 2112
+# Blocks of a split kernel, about: while the last ones end, others idle.  Rows that are never split;
+# bytes of each block at least; how far a thread walks down columns.
+BLOCKS = 4224
+MANY_ROWS = 2112
 CHUNK_BYTES = 32768
 WALK = 8
 # Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
@@ -66,7 +68,11 @@ FEW_BLOCKS = 264
 BATCH_BYTES = 128
 LARGE_BATCH = 4
 RESIDENT = 4
+# The same where more addresses are in registers, down columns or of many operands; with places.
+RESIDENT_FAR = 3
+RESIDENT_PLACES = 2
 RESIDENT_BYTES = 150
+MANY_OPERANDS = 3
 # Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
 COLUMN_BYTES = 32
 MOST_COLUMNS = 8
@@ -118,7 +124,9 @@ class Reduction:
         levels = [stages.level[output.value] for output in formula.program.outputs]
         self.levels = levels + stages.level[:len(formula.program.inputs)]
         self.outputs = formula.outputs
-        self.part_bytes = sum([SIZES[stages.step(value).cls] + 4 * (
+        self.places = any(stages.step(value).primitive in PLACES for value in stages.fold_values)
+        # As registers hold them: truths too, of which a kernel has more than predicates.
+        self.part_bytes = sum([max(SIZES[stages.step(value).cls], 4) + 4 * (
             stages.step(value).primitive in PLACES) for value in stages.fold_values])
         self.fold_bytes = max([formula.fold_bytes(value) for value in stages.fold_values],
                               default=1)
@@ -243,7 +251,11 @@ def _batch(reduction: Reduction, bytes_read: int, vector: int) -> int:
 def _least(reduction: Reduction, bytes_read: int, plan: ReducePlan) -> int:
     """How many blocks the registers of a processor should hold at least."""
     used = plan.vector * (plan.batch * bytes_read + reduction.part_bytes)
-    return RESIDENT if reduction.single and used <= RESIDENT_BYTES else 1
+    if not reduction.single or used > RESIDENT_BYTES:
+        return 1
+    if plan.columns:
+        return RESIDENT_PLACES if reduction.places else RESIDENT_FAR
+    return RESIDENT if len(reduction.full) < MANY_OPERANDS else RESIDENT_FAR
 
 
 def _keep(reduction: Reduction, bytes_kept: int, vector: int) -> int:
@@ -334,7 +346,7 @@ def _row_chunks(reduction: Reduction, rows: int, length: int, stored: int) -> in
     if not reduction.single and (rows >= few or length < LONG_ROW):
         return 1
     chunks = min(length * reduction.itemsize // CHUNK_BYTES, -(-BLOCKS // max(rows, 1)))
-    return chunks if rows < BLOCKS else 1
+    return chunks if rows < MANY_ROWS else 1
 
 
 def _wide(space: Space) -> bool:
@@ -414,13 +426,17 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     if chunks < 2 or space.rows * space.length < LONG_ROW:
         plan = plan._replace(exact=space.length % (high * batch) == 0)
         return [Cut(plan, words, (wide, high), blocks, 1)]
-    span = -(-space.length // chunks)
-    if span > high * batch:
-        span = -(-span // (high * batch)) * high * batch
+    span = _column_span(space.length, chunks, high * batch)
     chunks = -(-space.length // span)
     words = {**words, "span": [span], "chunks": [chunks]}
     plan = plan._replace(exact=space.length % (high * batch) == 0 == span % (high * batch))
     return _staged(reduction, Cut(plan, words, (wide, high), blocks, chunks))
+
+
+def _column_span(length: int, chunks: int, turn: int) -> int:
+    """How far a block walks: about a chunk, in the nearest number of whole turns of its threads."""
+    span = -(-length // chunks)
+    return max((span + turn // 2) // turn, 1) * turn if span > turn else span
 
 
 def _column_block(vectors: int, length: int) -> tuple[int, int]:

@@ -354,8 +354,11 @@ SLIP_DEVICE bool slip_is_last(SLIP_POINTER(uint32_t) ticket, uint32_t blocks) {
         // A fence counts for all that the barrier made this thread see.
         __threadfence();
         last = atomicAdd(ticket, 1u) == blocks - 1;
-        if (last) *ticket = 0;
-        __threadfence();
+        // Only the last one reads what others wrote: those before it need not wait.
+        if (last) {
+            *ticket = 0;
+            __threadfence();
+        }
     }
     __syncthreads();
     return last;

@@ -197,7 +197,7 @@ class RowWriter(ReduceWriter):
         """Join the results of the blocks that shared the row, in order."""
         lines, name = self.lines, self.formula.values[value]
         lines.add(f"fold_{name}::type {name}_joined = fold_{name}::identity();")
-        lines.loop("for (int64_t c = lane; c < tail.chunks; c += lanes)", "#pragma unroll 4")
+        lines.loop("for (int64_t c = lane; c < tail.chunks; c += lanes)", "#pragma unroll 8")
         part = self.part_value(value, "row * tail.chunks + c")
         lines.add(f"{name}_joined = fold_{name}::join({name}_joined, {part});")
         lines.close()
