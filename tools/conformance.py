@@ -103,7 +103,8 @@ def from_here(python: Path) -> Iterator[Part]:
     yield run_scripts(python)
     yield run_comparison(python, "the sentence encoder", "encoder.py")
     yield run_comparison(python, "autocast", "autocast.py")
-    yield run_comparison(python, "reasons that are shown", "fused.py")
+    yield run_comparison(python, "reasons that are shown: fused optimizers", "fused.py")
+    yield run_comparison(python, "reasons that are shown: last bits", "last_bits.py")
 
 
 def main() -> int:

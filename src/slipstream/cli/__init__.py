@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import slipstream as ss
-from slipstream.cli import budget, demo, doctor, explain, kernels, memory, profile, run
+from slipstream.cli import budget, demo, doctor, explain, kernels, memory, profile, run, streams
 
 
 class Command(Protocol):
@@ -38,6 +38,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit status (2 for a wrong command line, by SystemExit)."""
+    """Run one command; return its exit status (2 for a wrong command line, by SystemExit).
+
+    1 where what it prints cannot be written: its reader has gone, or the disk is full.
+    """
+    streams.mend()
     arguments = build_parser().parse_args(argv)
-    return COMMANDS[arguments.command].run(arguments)
+    try:
+        status = COMMANDS[arguments.command].run(arguments)
+    except BrokenPipeError as error:
+        return streams.cut_off(error)
+    return streams.flush() or status

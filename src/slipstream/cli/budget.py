@@ -9,19 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from slipstream.cli.run import run_to_end
-from slipstream.core.api.budget import Measured, measure_budget
+from slipstream.core.api.budget import LAUNCH, REPLAYED, Budget, Measured, measure_budget
 
 SUMMARY = "say whether a program is CPU-bound or GPU-bound, by how much, and what replay would do"
-# Microseconds, on the H100 machine of the README: the host's part of an op whose launch is
-# gathered and replayed, of one launch by the driver, of launching a graph of 16 to 256 kernels;
-# the device's part of a small kernel inside a graph.
-REPLAYED, LAUNCH, GRAPH, NODE = 1.5, 3.9, 2.7, 1.0
-# Closer than this neither side waits for the other in earnest.
-EVEN = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,53 +45,6 @@ def positive_us(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not positive")
     return number
-
-
-@dataclass
-class Budget:
-    """A step of ``ops``; ``host`` and ``device``: microseconds an op.
-
-    ``saved``: what the host would save of an op if every launch were replayed, where it is known.
-    """
-
-    ops: float
-    host: float
-    device: float
-    saved: float | None = None
-
-    @property
-    def step(self) -> float:
-        """A step as it is: the device works beside the host, the slower of them decides."""
-        return self.ops * max(self.host, self.device)
-
-    @property
-    def verdict(self) -> str:
-        """CPU-bound, GPU-bound or even."""
-        if abs(self.host - self.device) <= EVEN * max(self.host, self.device):
-            return "even"
-        return "CPU-bound" if self.host > self.device else "GPU-bound"
-
-    @property
-    def factor(self) -> float:
-        """How many times longer the slower side takes."""
-        return max(self.host, self.device) / min(self.host, self.device)
-
-    def gathered(self) -> float:
-        """A step whose windows are replayed: the host still runs the Python of every op."""
-        host = min(self.host, REPLAYED) if self.saved is None else self.host - self.saved
-        return self.ops * max(host, self.device)
-
-    def captured(self) -> float:
-        """A step that is one graph: the host launches it, the kernels follow at once."""
-        return max(GRAPH, self.ops * self.device)
-
-    def facts(self) -> dict[str, Any]:
-        """The budget as plain data."""
-        return {"ops": self.ops, "host_us_per_op": self.host, "device_us_per_op": self.device,
-                "step_us": self.step, "verdict": self.verdict, "factor": self.factor,
-                "device_idle_share": max(0.0, 1 - self.device / self.host),
-                "windows_replayed_step_us": self.gathered(),
-                "one_graph_step_us": self.captured()}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -20,14 +20,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split(text: str) -> tuple[str, int]:
-    """A script and a line from ``script.py:12``; line 0 where none is named."""
+    """A script and a line from ``script.py:12``; line 0 where none is named.
+
+    Raises ValueError where what stands behind the colon is no line of the script.
+    """
     file, _, line = text.rpartition(":")
-    return (file, int(line)) if file and line.isdigit() else (text, 0)
+    if not Path(file).is_file() or Path(text).exists():
+        return (file, int(line)) if file and line.isdecimal() and int(line) else (text, 0)
+    count = len(Path(file).read_bytes().splitlines())
+    if not line.isdecimal() or not 1 <= int(line) <= count:
+        raise ValueError(f"{text}: `{line}` is no line of {file}, which has lines 1 to {count}")
+    return file, int(line)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script as ``slipstream run`` does; explain behind its output."""
-    arguments.script, line = split(arguments.script)
+    try:
+        arguments.script, line = split(arguments.script)
+    except ValueError as error:
+        print(f"slipstream explain: {error}", file=sys.stderr)
+        return run_command.CANNOT_OPEN
     seen = LineExplainer(arguments.script, line)
     with seen:
         status = run_command.run_to_end(arguments, "explain")

@@ -118,6 +118,8 @@ def run_stats(arguments: argparse.Namespace) -> int:
         facts = (counts or "no kernels", f"{pack['nbytes'] / 2**20:.1f} MiB",
                  f"{pack['damaged']} damaged")
         state = ", ".join(facts) if pack["sound"] else "is no pack, or damaged"
+        if not pack["there"]:
+            state = "is not there (SLIPSTREAM_PACKS names it)"
         print(f"pack   {pack['path']}: {state}")
     return 0
 

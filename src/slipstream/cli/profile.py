@@ -8,6 +8,7 @@ from pathlib import Path
 
 import slipstream as ss
 from slipstream.cli import run as run_command
+from slipstream.profiler.tables import SORTS
 
 SUMMARY = "run a script and say where its time went, and what it is bound by"
 TABLE_ROWS = 20
@@ -20,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="write a trace for Chrome or Perfetto (.json or .json.gz)")
     parser.add_argument("--stacks", metavar="FILE", help="write stacks for flame graphs")
     parser.add_argument("--table", metavar="COLUMN", nargs="?", const="cpu_time_total",
-                        help="print the table of ops too, sorted by a column")
+                        choices=tuple(SORTS),
+                        help="print the table of ops too, sorted by a column: "
+                             f"{', '.join(SORTS)}")
     parser.add_argument("--records", type=int, default=1 << 18,
                         help="how many records are kept (262144); older ones are only counted")
     run_command.add_arguments(parser)
@@ -33,11 +36,18 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     whole = bool(arguments.stacks or arguments.html)
     seen = ss.profiler.profile(with_stack=whole, profile_memory=bool(arguments.html),
-                               records=max(arguments.records, 1))
-    seen.start()
+                               records=arguments.records)
+    try:
+        seen.start()
+    except ValueError as error:
+        print(f"slipstream profile: --records: {error}", file=sys.stderr)
+        return 2
     status = run_command.run_to_end(arguments, "profile")
-    seen.stop()
-    sys.stdout.flush()
+    try:
+        seen.stop()
+    except Exception as error:
+        # Such as the error of a kernel, which the script did not wait for: it names the line.
+        status = run_command.show(error.with_traceback(None))
     if Path(arguments.script).exists():
         tell(seen, arguments)
     return status

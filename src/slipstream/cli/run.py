@@ -16,6 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from slipstream import torch_names
+from slipstream.cli import streams
 
 SUMMARY = "run a script written for PyTorch: `import torch` gives it slipstream"
 CANNOT_OPEN, FAILED, INTERRUPTED = 2, 1, 130
@@ -65,6 +66,8 @@ def run_to_end(arguments: argparse.Namespace, command: str) -> int:
             code = run_script(arguments, command)
     except SystemExit as end:
         code = end.code
+    finally:
+        streams.mend()
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)

@@ -167,9 +167,10 @@ def adam_numbers(group: Group, step: float) -> dict[str, float]:
 
     All are computed in double precision here: in the formula 1 - beta2 would be rounded to the
     parameter's dtype, which for 0.999 in float32 is 5e-5 off.  An option that is a tensor is
-    combined in its own dtype, as in PyTorch.
+    combined in its own dtype, but read as a number where the group is fused, as in PyTorch.
     """
     lr, decay = group["lr"], group["weight_decay"]
+    lr = number_of(lr) if group.get("fused") else lr
     beta1, beta2 = map(number_of, group["betas"])
     return {
         "beta1": beta1, "rate1": 1 - beta1, "beta2": beta2, "rate2": 1 - beta2,

@@ -48,7 +48,7 @@ class LBFGS(Optimizer):
         first = 0
         for parameter, value in zip(self._params, start, strict=True):
             part = direction[first:first + parameter.numel()].reshape(parameter.shape)
-            parameter.copy_(value).add_(part, alpha=number_of(size))
+            parameter.copy_(added(value, part, size))
             first += parameter.numel()
 
     def step(self, closure: Closure) -> Any:  # type: ignore[override]
@@ -71,6 +71,11 @@ class LBFGS(Optimizer):
         return first
 
 
+def added(value: ss.Tensor, direction: ss.Tensor, size: Any) -> ss.Tensor:
+    """value + size * direction, rounded once: where a search ends depends on the last bit."""
+    return ss.fma(direction, size, value)
+
+
 class Iteration:
     """The iterations of one step: history, direction, and how far along it."""
 
@@ -90,9 +95,10 @@ class Iteration:
             before = gradient.clone()
             state["prev_flat_grad"], state["prev_loss"] = before, loss
             rate = number_of(group["lr"])
-            size = rate
+            size: Any = rate
             if state["n_iter"] == 1:
-                size = min(1.0, 1.0 / gradient.abs().sum().item()) * rate
+                inverse: Any = 1.0 / gradient.abs().sum()
+                size = min(1.0, inverse) * rate
             slope = gradient.dot(direction)
             if slope > -group["tolerance_change"]:
                 break
@@ -116,8 +122,9 @@ class Iteration:
             return Point(distance, value, found, found.dot(direction))
 
         if self.group["line_search_fn"] is not None:
-            found, count = search(at, Point(0.0, loss, gradient, slope), size,
-                                  direction.abs().max().item())
+            found, count = search(at, Point(0, loss, gradient, slope), size,
+                                  direction.abs().max(),
+                                  self.group["max_eval"] - self.evaluations)
             self.owner._move(start, found.at, direction)
             self._count(count)
             return found.at, found.value, found.gradient
@@ -154,11 +161,11 @@ class Iteration:
         q, shares = -gradient, []
         for y, s, scale in zip(reversed(changes), reversed(steps), reversed(scales), strict=True):
             share = s.dot(q) * scale
-            q = q - share * y
+            q = added(q, y, -share)
             shares.append(share)
         r = q * state["H_diag"]
         for y, s, scale, share in zip(changes, steps, scales, reversed(shares), strict=True):
-            r = r + s * (share - y.dot(r) * scale)
+            r = added(r, s, share - y.dot(r) * scale)
         return r
 
     def _remember(self, gradient: ss.Tensor) -> None:

@@ -14,7 +14,8 @@ from slipstream.core.api.recording import Event, Recording
 MOST_EVENTS = 200_000
 CATEGORIES = {"op": "cpu_op", "view": "cpu_op", "span": "user_annotation", "kernel": "kernel",
               "copy": "gpu_memcpy", "fill": "gpu_memset", "wait": "cuda_runtime",
-              "data": "user_annotation", "send": "cuda_runtime", "step": "user_annotation"}
+              "data": "user_annotation", "send": "cuda_runtime", "step": "user_annotation",
+              "host copy": "cuda_runtime"}
 # Process of the host; a device's is its number and this.
 HOST, DEVICES = 1, 100
 
@@ -50,7 +51,7 @@ def row(event: Event, origin: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"line": event.where} if event.file else {}
     if event.op and event.op != event.name:
         facts["op"] = event.op
-    if event.kind in ("copy", "fill", "wait"):
+    if event.kind in ("copy", "fill", "wait", "host copy"):
         facts["bytes"] = event.value
     if event.kind == "send":
         facts["launches"] = event.value

@@ -2,8 +2,8 @@
 
 The time from the first to the last event is cut where the card's state changes.  While kernels run
 it is the kernels' time; while only copies between host and card run, the copies'; the rest is idle,
-and each idle gap belongs to what the host did in it: loading data, coming back from a wait, or
-launching.
+and each idle gap belongs to what the host did in it: moving bytes between pageable memory and what
+the card copies from or to, loading data, coming back from a wait, or launching.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUIET_NS, QUIET_TIMES = 20_000, 16
 # A gap belongs to a wait that ended at most so many ns before it began.
 SLACK_NS = 2_000
 # Layers of the host that are not launching.
-NOT_LAUNCHING = ("waits", "data", "making plans", "host kernels")
+NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
 # Reasons to launch alone that are worth a word however few launches they concern.
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
 # How a line hands out a tensor's memory, and how that is said.
@@ -96,6 +96,22 @@ def gaps_of(busy: list[Interval], start: int, end: int) -> list[Interval]:
             if edges[place + 1] > edges[place]]
 
 
+def without(intervals: list[Interval], others: list[Interval]) -> list[Interval]:
+    """What of merged intervals lies in none of the others, which are merged."""
+    found: list[Interval] = []
+    for start, end in intervals:
+        place = max(bisect.bisect_right(others, (start, start)) - 1, 0)
+        at = start
+        while place < len(others) and others[place][0] < end:
+            if others[place][0] > at:
+                found.append((at, others[place][0]))
+            at = max(at, min(others[place][1], end))
+            place += 1
+        if at < end:
+            found.append((at, end))
+    return found
+
+
 def bounds_of(recording: Recording) -> Interval:
     """When the steps began and ended, or else the first and the last event."""
     steps = recording.of("step") or recording.events
@@ -110,7 +126,7 @@ def bounds_of(recording: Recording) -> Interval:
 def quiet_stretches(recording: Recording, start: int, end: int) -> list[Interval]:
     """Stretches in which the host neither called an op nor waited: the program's own work."""
     host = merged((event.start, event.end) for event in recording.events
-                  if event.kind in ("op", "view", "wait", "send", "data", "plan")
+                  if event.kind in ("op", "view", "wait", "send", "data", "plan", "host copy")
                   and event.end > start)
     gaps = gaps_of([each for each in host if each[0] >= start], start, end)
     if not gaps:
@@ -126,17 +142,26 @@ def split_idle(recording: Recording, idle: list[Interval], start: int, end: int)
     loading = merged([*((event.start, event.end) for event in recording.of("data")),
                       *quiet_stretches(recording, start, end)])
     plans = merged((event.start, event.end) for event in recording.of("plan"))
+    copies = without(host_copies(recording), plans)
+    causes = {"plan": plans, "copy": copies,
+              "data": without(loading, merged([*plans, *copies]))}
     waits = sorted(event.end for event in recording.of("wait"))
-    parts = {"launch": 0, "wait": 0, "data": 0, "plan": 0}
+    parts = {"launch": 0, "wait": 0, "data": 0, "plan": 0, "copy": 0}
     for gap in idle:
-        planning = overlap(gap, plans)
-        parts["plan"] += planning
-        data = overlap(gap, loading) + planning
+        left = gap[1] - gap[0]
+        for part, intervals in causes.items():
+            spent = overlap(gap, intervals)
+            parts[part] += spent
+            left -= spent
         place = bisect.bisect_left(waits, gap[0] - SLACK_NS)
         after = place < len(waits) and waits[place] <= gap[1]
-        parts["data"] += data - planning
-        parts["wait" if after else "launch"] += gap[1] - gap[0] - data
+        parts["wait" if after else "launch"] += left
     return parts
+
+
+def host_copies(recording: Recording) -> list[Interval]:
+    """When the host itself moved bytes of pageable memory."""
+    return merged((event.start, event.end) for event in recording.of("host copy"))
 
 
 def diagnose(recording: Recording) -> Diagnosis:
@@ -146,9 +171,10 @@ def diagnose(recording: Recording) -> Diagnosis:
     kernels = merged((max(event.start, start), event.end) for event in work
                      if event.kind != "copy")
     everything = merged((max(event.start, start), event.end) for event in work)
-    parts = {"GPU": length(kernels), "copy": length(everything) - length(kernels)}
+    parts = {"GPU": length(kernels)}
     idle = gaps_of(everything, start, end)
     parts.update(split_idle(recording, idle, start, end))
+    parts["copy"] += length(everything) - length(kernels)
     sends = recording.of("send")
     launches = sum(event.value for event in sends)
     replayed = sum(event.value for event in sends if event.replayed)
@@ -264,9 +290,12 @@ def copy_sentence(recording: Recording, found: Diagnosis) -> str:
         entry[1] += event.value
         entry[2] += event.end - event.start
     (name, where), (count, nbytes, _) = max(moved.items(), key=lambda item: item[1][2])
-    return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies, most of it "
-            f"{count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data on "
-            "the card, or copy from pinned memory with non_blocking=True while kernels run")
+    moving = length(host_copies(recording)) / found.span
+    how = (f", in {percent(moving)} the host moves pageable bytes"
+           if 3 * moving > found.share("copy") else "")
+    return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies{how}; most of "
+            f"it {count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data "
+            "on the card, or copy from pinned memory with non_blocking=True while kernels run")
 
 
 def data_sentence(recording: Recording, found: Diagnosis) -> str:

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from slipstream.core.api.profiling import card_of
+from slipstream.core.api.budget import EVEN, GRAPH, LAUNCH, REPLAYED
 from slipstream.core.api.recording import Event, Recording
 from slipstream.profiler import chrome
 from slipstream.profiler.averages import function_events
-from slipstream.profiler.diagnosis import Diagnosis, diagnose, percent, short
-from slipstream.profiler.page import bandwidth_of, kernel_rows, micro, page
+from slipstream.profiler.diagnosis import NOT_LAUNCHING, Diagnosis, diagnose, percent, short
+from slipstream.profiler.page import card_limits, kernel_rows, micro, page, steps_of
 
 TEMPLATE = Path(__file__).with_name("report.html")
 # Events that are shown one by one, all lanes together, and bins of each lane.
@@ -32,8 +32,9 @@ MOST_POINTS = 4_000
 UNIT = 100
 # Which kinds stand in which lane of the host.
 HOST_LANES = (("scopes and steps", ("span", "step", "data")), ("ops", ("op", "view")),
-              ("launches", ("send",)), ("waits", ("wait",)), ("making plans", ("plan",)))
-PARTS = (("GPU", "kernels"), ("copy", "copies alone"), ("launch", "idle: launching"),
+              ("launches", ("send",)), ("waits", ("wait",)), ("copies", ("host copy",)),
+              ("making plans", ("plan",)))
+PARTS = (("GPU", "kernels"), ("copy", "copies"), ("launch", "idle: launching"),
          ("wait", "idle: after waits"), ("data", "idle: data"), ("plan", "idle: making plans"))
 
 
@@ -209,12 +210,46 @@ def listed(node: list[Any]) -> list[Any]:
 def kernel_table(recording: Recording) -> list[list[Any]]:
     """Rows of kernels: op, name, line, calls, time, time each, share, share of the limit."""
     rows = kernel_rows(recording)
-    card = card_of()
-    bandwidth = bandwidth_of(card.name) if card is not None else None
+    limits = card_limits()
     total = max(sum(row.spent for row in rows), 1)
     return [[row.op, row.name, short(row.where), row.count, row.spent // UNIT,
              row.spent // UNIT // row.count, round(row.spent / total, 4),
-             row.limit_share(bandwidth)] for row in rows[:MOST_ROWS]]
+             row.limit_share(limits)] for row in rows[:MOST_ROWS]]
+
+
+def roofline(recording: Recording) -> dict[str, Any]:
+    """Kernels by operations a byte and operations a second, and what bounds both.
+
+    A point is [op, line, bytes, operations, time, calls, dtype]; ``hidden``: kernels whose
+    operations or bytes are not known.
+    """
+    rows = kernel_rows(recording)
+    known = [row for row in rows if row.counted and row.operations and row.nbytes and row.spent]
+    limits = card_limits()
+    return {
+        "points": [[row.op or row.name, short(row.where), row.nbytes, row.operations,
+                    row.spent // UNIT, row.count, row.dtype] for row in known[:MOST_ROWS]],
+        "hidden": len(rows) - len(known), "bandwidth": limits.bandwidth if limits else None,
+        "peaks": limits.peaks if limits else {},
+    }
+
+
+def budget(recording: Recording, found: Diagnosis) -> dict[str, Any]:
+    """Where the sliders of the dispatch budget begin: µs an op, as measured, and the constants."""
+    threads = recording.threads or [("", recording.calls, recording.layers)]
+    _, calls, layers = threads[0]
+    calls = max(calls, 1)
+    host = (sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)) / calls
+    kernels = sum(event.end - event.start for event in recording.of("kernel"))
+    alone = (found.launches - found.replayed) / max(recording.calls, 1)
+    return {
+        "ops": max(round(recording.calls / steps_of(recording)), 1),
+        "host": max(round(host / 1000, 2), 0.01),
+        "device": max(round(kernels / max(recording.calls, 1) / 1000, 2), 0.01),
+        "measured": kernels > 0,
+        "saved": round(min(alone * LAUNCH, host / 2000), 3) if found.launches else None,
+        "replayed": REPLAYED, "graph": GRAPH, "even": EVEN,
+    }
 
 
 def line_table(recording: Recording) -> list[list[Any]]:
@@ -292,7 +327,8 @@ def contents(recording: Recording, most: int = MOST_EVENTS) -> dict[str, Any]:
         "memory": memory_lines(recording), "kernels": kernel_table(recording),
         "waits": [[short(where), name, count, spent // UNIT]
                   for where, name, count, spent in found.waits[:MOST_ROWS]],
-        "byline": line_table(recording),
+        "byline": line_table(recording), "roofline": roofline(recording),
+        "budget": budget(recording, found),
     }
 
 

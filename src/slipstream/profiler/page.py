@@ -8,24 +8,17 @@ from typing import Any
 from slipstream.core.api.profiling import card_of
 from slipstream.core.api.recording import Recording
 from slipstream.profiler.diagnosis import NOT_LAUNCHING, Diagnosis, diagnose, percent, short, size
+from slipstream.profiler.limits import Limits, limits_of
 
-# Bytes a second that cards' memory is said to move, in GB, by a part of the name: the first found.
-BANDWIDTHS = (
-    ("H200", 4800), ("H100 NVL", 3938), ("H100 PCIe", 2039), ("H100", 3350), ("B200", 8000),
-    ("A100-SXM4-40GB", 1555), ("A100-PCIE-40GB", 1555), ("A100-PCIE", 1935), ("A100", 2039),
-    ("V100", 900), ("L40", 864), ("L4", 300), ("A10", 600), ("T4", 320), ("4090", 1008),
-)
 MOST_KERNELS = 8
 MOST_LINES = 6
 
 
-def bandwidth_of(name: str) -> float | None:
-    """Bytes a nanosecond that a card's memory moves at most; None where it is not known."""
-    return next((float(rate) for part, rate in BANDWIDTHS if part in name), None)
-
-
 class KernelRow:
-    """What is known of one kernel: calls, ns, bytes where its op is one launch, its line."""
+    """What is known of one kernel: calls, ns, its line; bytes and operations of all its calls.
+
+    ``counted``: whether bytes are known, as they are where an op is one launch.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,6 +26,8 @@ class KernelRow:
         self.count = 0
         self.spent = 0
         self.nbytes = 0
+        self.operations = 0
+        self.dtype = ""
         self.counted = True
         self.estimated = False
         self.replayed = 0
@@ -43,11 +38,11 @@ class KernelRow:
         """The line that launches it most."""
         return max(self.lines, key=lambda line: self.lines[line], default="")
 
-    def limit_share(self, bandwidth: float | None) -> float | None:
-        """The share of the memory's bandwidth that it reaches; None where that is not known."""
-        if not self.counted or bandwidth is None or not self.spent:
+    def limit_share(self, limits: Limits | None) -> float | None:
+        """The share of the card's nearer limit that it reaches; None where that is not known."""
+        if not self.counted or limits is None or not self.spent:
             return None
-        return self.nbytes / self.spent / bandwidth
+        return limits.share(self.nbytes, self.operations, self.dtype, self.spent)
 
 
 def kernel_rows(recording: Recording) -> list[KernelRow]:
@@ -66,7 +61,15 @@ def kernel_rows(recording: Recording) -> list[KernelRow]:
             row.counted = False
         else:
             row.nbytes += facts.nbytes
+            row.operations += facts.operations
+            row.dtype = facts.dtype
     return sorted(rows.values(), key=lambda row: -row.spent)
+
+
+def card_limits() -> Limits | None:
+    """The limits of the card that is used; None where they are not known."""
+    card = card_of()
+    return None if card is None else limits_of(card.name)
 
 
 def micro(nanoseconds: float) -> str:
@@ -100,13 +103,17 @@ def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     total = max(sum(layers.values()), 1)
     steps = steps_of(recording)
     yield ""
-    yield f"host time   {micro(total / steps)} a step, {steps:,} step{'s' * (steps > 1)}"
+    whose = f", of thread {recording.threads[0][0]}" if len(recording.threads) > 1 else ""
+    yield f"host time   {micro(total / steps)} a step, {steps:,} step{'s' * (steps > 1)}{whose}"
     for name, spent in layers.items():
         if spent:
             yield f"  {name:<14}{micro(spent / steps):>14}  {percent(spent / total):>5}"
     busy = total - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
-    each = busy / 1000 / max(recording.calls, 1)
-    yield f"  {recording.calls:,} calls of ops, {each:.1f} µs of host time each"
+    calls = recording.threads[0][1] if recording.threads else recording.calls
+    each = busy / 1000 / max(calls, 1)
+    yield f"  {calls:,} calls of ops, {each:.1f} µs of host time each"
+    for name, count, _ in recording.threads[1:]:
+        yield f"  {count:,} calls of thread {name}"
 
 
 def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
@@ -115,7 +122,7 @@ def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
         return
     yield ""
     yield f"card        busy {percent(found.busy / found.span)} of {micro(found.span)}"
-    names = {"GPU": "kernels", "copy": "copies alone", "launch": "idle: launching",
+    names = {"GPU": "kernels", "copy": "copies", "launch": "idle: launching",
              "wait": "idle: after waits", "data": "idle: data", "plan": "idle: making plans"}
     for part, name in names.items():
         if found.parts.get(part):
@@ -159,15 +166,14 @@ def kernels_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     rows = kernel_rows(recording)
     if not rows:
         return
-    card = card_of()
-    bandwidth = bandwidth_of(card.name) if card is not None else None
+    limits = card_limits()
     total = sum(row.spent for row in rows)
-    limit = f", limit {bandwidth:,.0f} GB/s" if bandwidth else ""
+    limit = f", limit {limits.bandwidth:,.0f} GB/s" if limits else ""
     about = " (~: a graph's time shared by bytes)" if any(row.estimated for row in rows) else ""
     yield ""
     yield f"kernels     {micro(total)}{limit}{about}"
     for row in rows[:MOST_KERNELS]:
-        share = row.limit_share(bandwidth)
+        share = row.limit_share(limits)
         limit = "" if share is None else f"  {percent(share)} of the limit"
         mark = "~" if row.estimated else " "
         yield (f"  {percent(row.spent / total):>5} {mark}{micro(row.spent):>13} {row.count:>6,} × "

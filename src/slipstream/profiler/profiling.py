@@ -119,16 +119,20 @@ class profile:  # noqa: N801
     # -- beginning and end --
 
     def start(self) -> None:
-        """Begin."""
+        """Begin.  Raises RuntimeError where this or another profile is on."""
+        if self.session is not None:
+            raise RuntimeError("this profile is already on: stop() it first")
         if self.current_action in RECORDING:
             self._open()
 
     def stop(self) -> None:
-        """End; a recording that is under way is complete."""
-        if self.session is not None:
-            self._close()
-            if self.on_trace_ready is not None:
-                self.on_trace_ready(self)
+        """End; a recording that is under way is complete.
+
+        Raises what the last wait for the devices raised, after the recording was kept.
+        """
+        failure = self._complete()
+        if failure is not None:
+            raise failure
 
     def step(self) -> None:
         """The next step begins."""
@@ -137,31 +141,47 @@ class profile:  # noqa: N801
             self.stepped = self.session.step(self.step_num, self.stepped)
         self.step_num += 1
         self.current_action = self.schedule(self.step_num)
-        if before is ProfilerAction.RECORD_AND_SAVE and self.session is not None:
-            self._close()
-            if self.on_trace_ready is not None:
-                self.on_trace_ready(self)
+        failure = None
+        if before is ProfilerAction.RECORD_AND_SAVE:
+            failure = self._complete()
+        if failure is not None:
+            raise failure
         if self.session is None and self.current_action in RECORDING:
             self._open()
 
     def _open(self) -> None:
-        self.session = Session(
+        session = Session(
             self.records, cuda=ProfilerActivity.CUDA in self.activities, stacks=self.with_stack,
             memory=self.profile_memory)
-        self.session.start()
-        self.stepped = self.session.begun
+        session.start()
+        self.session = session
+        self.stepped = session.begun
 
-    def _close(self) -> None:
+    def _complete(self) -> Exception | None:
+        """Keep the recording that is under way, and tell of it; what its last wait raised."""
         session, self.session = self.session, None
+        if session is None:
+            return None
+        self.recording = session.stop()
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+        return session.failure
+
+    def __del__(self) -> None:
+        # Nobody can stop it any more.
+        session = getattr(self, "session", None)
         if session is not None:
-            self.recording = session.stop()
+            session.abandon()
 
     def __enter__(self) -> profile:
         self.start()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self.stop()
+        error = self._complete()
+        # The block's own error is the first that there was.
+        if error is not None and failure[:1] in ((), (None,)):
+            raise error
 
     # -- what was recorded --
 

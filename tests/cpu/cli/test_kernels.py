@@ -134,6 +134,13 @@ def test_what_is_damaged_is_counted(folder, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_a_pack_that_is_not_there_is_not_called_damaged(folder, capsys, monkeypatch):
+    monkeypatch.setattr(settings, "packs", str(folder / "nowhere.pack"))
+    assert main(["kernels", "stats"]) == 0
+    _, pack = capsys.readouterr().out.splitlines()
+    assert pack == f"pack   {folder / 'nowhere.pack'}: is not there (SLIPSTREAM_PACKS names it)"
+
+
 @pytest.mark.parametrize("words", [
     [], ["build", "--jobs", "0"], ["build", "--jobs", "x"], ["melt"]])
 def test_wrong_command_lines(words):

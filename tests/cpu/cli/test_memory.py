@@ -171,3 +171,5 @@ def test_memory_now() -> None:
     assert held.sum() == 1 << 20
     with pytest.raises(RuntimeError, match="no memory of its own"):
         ss.memory_report("meta")
+    with pytest.raises(RuntimeError, match=r"there is no cuda:77: this machine has \d+ card"):
+        ss.memory_report("cuda:77")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,12 +34,14 @@ def script(tmp_path):
     return path
 
 
-def command(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def command(*words: object, output: Any = subprocess.PIPE, shell: str = "",
+            **environment: str) -> subprocess.CompletedProcess[str]:
     root = str(Path(settings.__file__).parents[3])
     code = (f"import sys, os\nsys.path[0] = {root!r}\nos.environ.update({environment!r})\n"
             "from slipstream.cli import main\nsys.exit(main())")
-    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True,
-                          text=True, timeout=300)
+    through = ["sh", "-c", shell] if shell else []
+    return subprocess.run([*through, sys.executable, "-c", code, *map(str, words)], stdout=output,
+                          stderr=subprocess.PIPE, text=True, timeout=300)
 
 
 def test_profile_prints_a_page_behind_the_scripts_output(script, tmp_path):
@@ -72,6 +76,55 @@ def test_profile_of_a_script_that_fails(tmp_path):
     assert "KeyError: 'mine'" in seen.stderr
     assert "host-bound" in seen.stdout
     assert command("profile", tmp_path / "none.py").returncode == 2
+
+
+@pytest.mark.parametrize("words", [("--table", "bogus"), ("--records", 0), ("--records", -5),
+                                   ("--records", 1 << 40), ("--records", 1 << 70)])
+def test_what_cannot_be_done_is_refused_before_the_script_runs(script, words):
+    seen = command("profile", *words, script)
+    assert seen.returncode == 2
+    assert seen.stdout == ""
+    assert words[0] in seen.stderr
+    assert "Traceback" not in seen.stderr
+    assert ("cuda_time_total" if words[0] == "--table" else "from 1 to 67,108,864") in seen.stderr
+
+
+@pytest.mark.parametrize("name", ["profile", "explain", "memory", "budget"])
+@pytest.mark.parametrize("closing", ["sys.stdout.close()", "sys.stdout = None"])
+def test_a_script_that_closes_its_output_is_told_of(tmp_path, name, closing):
+    path = tmp_path / "script.py"
+    path.write_text(f"import sys\nimport torch\ntorch.ones(2) + 1\n{closing}\n")
+    seen = command(name, path)
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert bool(seen.stdout) == (closing != "sys.stdout = None")
+
+
+@pytest.mark.parametrize("name", ["profile", "explain", "memory", "budget", "doctor"])
+def test_nobody_reads_the_output(script, name):
+    script.write_text("import torch\ntorch.ones(2) + 1\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
+        seen = command(name, *([] if name == "doctor" else [script]), output=output)
+    assert seen.returncode == 1
+    assert "Traceback" not in seen.stderr
+    assert "Exception" not in seen.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no shell that closes a descriptor here")
+@pytest.mark.parametrize("name", ["profile", "explain"])
+def test_there_is_no_output(script, name):
+    seen = command(name, script, shell='exec "$0" "$@" >&-')
+    assert "Traceback" not in seen.stderr
+    assert seen.returncode == 0
+
+
+@pytest.mark.parametrize("line", ["0", "abc", "99", "-1", ""])
+def test_what_is_no_line_is_refused(script, line):
+    seen = command("explain", f"{script}:{line}")
+    assert seen.returncode == 2
+    assert f"`{line}` is no line of {script}, which has lines 1 to 7" in seen.stderr
+    assert seen.stdout == ""
 
 
 def test_explain_tells_of_a_line(script):

@@ -11,6 +11,8 @@ import pytest
 import slipstream as ss
 from slipstream import optim
 from slipstream.optim import lr_scheduler
+from slipstream.optim.wolfe import Point
+from slipstream.optim.wolfe import search as find
 
 STEPS = 6
 
@@ -115,6 +117,48 @@ def test_lbfgs_finds_the_minimum(search: str | None) -> None:
         assert point.tolist() == pytest.approx([1, 1], abs=1e-5)
     with pytest.raises(ValueError, match="parameter groups"):
         optim.LBFGS([{"params": [point]}, {"params": [ss.nn.Parameter(ss.ones(1))]}])
+
+
+def test_lbfgs_keeps_to_its_evaluations() -> None:
+    point = ss.nn.Parameter(ss.tensor([-1.2, 1.0], dtype=ss.float64))
+    optimizer = optim.LBFGS([point], max_eval=6, line_search_fn="strong_wolfe")
+    calls = []
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        # As steep everywhere: the search would go on.
+        value = -point.sum()
+        value.backward()
+        calls.append(value.item())
+        return value
+
+    optimizer.step(closure)
+    # The first place of a search is looked at in any case.
+    assert len(calls) == 7
+    assert optimizer.state[point]["func_evals"] == len(calls)
+
+
+def test_the_search_looks_back_from_its_third_place_on() -> None:
+    values = iter([0.99, 0.995, 0.90])
+
+    def at(place: Any) -> Point:
+        return Point(place, next(values), None, ss.tensor(-0.95))
+
+    found, count = find(at, Point(0, 1.0, None, ss.tensor(-1.0)), 1e-3, ss.tensor(1.0), 2)
+    # The second place is higher than the first and yet not the end of a bracket.
+    assert count == 3
+    assert found.value == 0.90
+
+
+def test_adam_reads_a_rate_as_a_number_where_fused() -> None:
+    rate = float(np.float32(0.02))
+    moved = []
+    for each in (rate, ss.tensor(rate)):
+        parameter = ss.nn.Parameter(ss.ones(3, dtype=ss.float64))
+        parameter.grad = ss.tensor([1.0, -2.0, 3.0], dtype=ss.float64)
+        optim.AdamW([parameter], lr=each, fused=True).step()
+        moved.append(parameter.tolist())
+    assert moved[0] == moved[1]
 
 
 def test_muon_takes_matrices_only() -> None:

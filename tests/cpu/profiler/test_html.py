@@ -13,8 +13,9 @@ import pytest
 
 import slipstream as ss
 from slipstream import profiler
-from slipstream.core.api.recording import Event, LineTotals, Recording
+from slipstream.core.api.recording import Event, LineTotals, PlanFacts, Recording
 from slipstream.profiler import html
+from slipstream.profiler.limits import limits_of
 
 HERE = Path(__file__).parent
 FILES = [f"/home/someone/project/part{number}.py" for number in range(40)]
@@ -35,7 +36,7 @@ def synthetic(count: int) -> Recording:
         length = draw.randrange(500, 9000)
         events.append(event("op", place, now, length))
         events.append(event("kernel", place, now + length, draw.randrange(900, 30_000), device=0,
-                            op=f"op{place % 60}", replayed=place % 3 > 0))
+                            op=f"op{place % 60}", replayed=place % 3 > 0, plan=1 + place % 60))
         now += length + 300
     for number in range(10):
         width = (now - 1_000_000) // 10
@@ -43,7 +44,10 @@ def synthetic(count: int) -> Recording:
                                width + (number == 4) * 1000, name=f"ProfilerStep#{number}")
     events.sort(key=lambda each: (each.start, -each.end))
     lines = [LineTotals(FILES[0], 3, "work", {"op": (count, 10**7, 0)})]
-    return Recording(events, lines, {"Python": now}, {}, 1_000_000, now, count, count, 0, 0, False)
+    plans = {number: PlanFacts(f"op{number - 1}", ((64, 64),), 1000 * number, 4096, "cuda:0", 1,
+                               77_777 * number % 40_000, "float32") for number in range(1, 61)}
+    return Recording(events, lines, {"Python": now}, plans, 1_000_000, now, count, count, 0, 0,
+                     False)
 
 
 def data_of(page: str) -> dict:
@@ -142,6 +146,59 @@ def test_names_cannot_end_the_script():
     page = html.render(recording)
     assert page.count("</script>") == html.TEMPLATE.read_text().count("</script>")
     assert "</script><script>alert(1)</script><!--" in data_of(page)["names"]
+
+
+def test_the_roofline_places_kernels_by_their_counts():
+    recording = synthetic(2000)
+    data = html.contents(recording)
+    points = {point[0]: point for point in data["roofline"]["points"]}
+    kernels = [each for each in recording.of("kernel") if each.op == "op7"]
+    op, line, nbytes, operations, spent, calls, dtype = points["op7"]
+    facts = recording.plans[8]
+    assert (op, calls, dtype) == ("op7", len(kernels), "float32")
+    assert (nbytes, operations) == (calls * facts.nbytes, calls * facts.operations)
+    assert spent == sum(each.end - each.start for each in kernels) // html.UNIT
+    assert line == "part7.py:7"
+    # One kernel's operations are a multiple of 40,000 here, and so unknown.
+    known = sum(facts.operations > 0 for facts in recording.plans.values())
+    assert (len(points), data["roofline"]["hidden"]) == (known, 60 - known)
+
+
+def test_the_budget_begins_with_what_was_measured():
+    recording = synthetic(2000)
+    recording.layers = {"Python": 3_000_000, "dispatch": 1_000_000, "waits": 9_000_000}
+    data = html.contents(recording)["budget"]
+    kernels = sum(each.end - each.start for each in recording.of("kernel"))
+    assert data["ops"] == 200  # 2000 calls in ten steps
+    assert data["host"] == 2.0
+    assert data["device"] == pytest.approx(kernels / 2000 / 1000, abs=0.01)
+    assert data["measured"]
+
+
+@pytest.mark.parametrize(("nbytes", "operations", "dtype", "share"), [
+    (3350, 10, "float32", 1.0), (1675, 10, "float32", 0.5), (10, 67_000, "float32", 1.0),
+    (10, 98_900, "bfloat16", 0.1), (3350, 1 << 40, "int64", 1.0)])
+def test_a_kernels_share_is_that_of_the_nearer_limit(nbytes, operations, dtype, share):
+    limits = limits_of("NVIDIA H100 80GB HBM3")
+    assert limits.share(nbytes, operations, dtype, 1) == pytest.approx(share)
+    assert limits_of("a card of tomorrow") is None
+
+
+@pytest.mark.parametrize(("call", "operations"), [
+    (lambda x, w: x @ w, 2 * 8 * 16 * 4), (lambda x, w: ss.addmm(ss.ones(4), x, w), 2 * 8 * 16 * 4),
+    (lambda x, w: ss.nn.functional.linear(x, w.mT), 2 * 8 * 16 * 4),
+    (lambda x, w: ss.bmm(ss.ones(3, 8, 16), ss.ones(3, 16, 4)), 3 * 2 * 8 * 16 * 4),
+    (lambda x, w: x + x, 8 * 16), (lambda x, w: x.sum(), 8 * 16),
+    (lambda x, w: ss.nn.functional.conv2d(ss.ones(2, 3, 8, 8), ss.ones(5, 3, 3, 3)),
+     2 * (2 * 5 * 6 * 6) * (3 * 3 * 3)),
+    (lambda x, w: x.sort(), 0)])
+def test_operations_are_counted(call, operations):
+    x, w = ss.ones(8, 16), ss.ones(16, 4)
+    with profiler.profile() as seen:
+        call(x, w)
+    recording = seen.recorded()
+    (last,) = [event for event in recording.of("op") if event.name not in ("ones", "full_memory")]
+    assert recording.plans[last.plan].operations == operations
 
 
 def test_an_empty_profile_has_a_page(tmp_path):

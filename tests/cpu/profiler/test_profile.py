@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
+import threading
+from collections import Counter
 
 import pytest
 
@@ -213,6 +216,64 @@ def test_tensorboard_handler_writes_each_recording(tmp_path):
             work()
             seen.step()
     assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_a_profile_that_nobody_holds_is_off():
+    for options in ({}, {"profile_memory": True, "with_stack": True}):
+        seen = profile(**options)
+        seen.start()
+        assert modes.ring is not None
+        del seen
+        gc.collect()
+        assert modes.ring is None
+
+
+def test_a_second_start_loses_nothing():
+    seen, other = profile(), profile()
+    seen.start()
+    work(2)
+    with pytest.raises(RuntimeError, match="this profile is already on"):
+        seen.start()
+    with pytest.raises(RuntimeError, match="a profile is already on"):
+        other.start()
+    other.stop()
+    work(3)
+    seen.stop()
+    assert [event.name for event in seen.events()].count("mul") == 5
+    with pytest.raises(RuntimeError, match="nothing was recorded"):
+        other.recorded()
+
+
+@pytest.mark.parametrize("records", [0, -1, (1 << 26) + 1, 1 << 80])
+def test_a_ring_of_no_possible_size_is_refused(records):
+    with pytest.raises(ValueError, match="records must be from 1 to 67,108,864"):
+        profile(records=records).start()
+    assert modes.ring is None
+
+
+def test_the_ops_of_every_thread_are_seen():
+    def views():
+        ss.ones(6).reshape(2, 3)
+        work(40)
+
+    with profile() as seen:
+        worker = threading.Thread(target=views, name="worker")
+        worker.start()
+        worker.join()
+        work(2)
+    recording = seen.recorded()
+    muls = [event for event in recording.of("op") if event.name == "mul"]
+    assert sorted(Counter(event.thread for event in muls).values()) == [2, 40]
+    assert len(recording.of("view")) == 1
+    # The thread that called most is the one whose layers are told.
+    names = [name for name, _, _ in recording.threads]
+    assert names == ["worker", threading.current_thread().name]
+    assert recording.layers == recording.threads[0][2]
+    assert recording.layers["dispatch"] > 0
+    assert sum(calls for _, calls, _ in recording.threads) == recording.calls
+    main = recording.threads[1][2]
+    assert sum(main.values()) == pytest.approx(recording.end - recording.start, rel=0.01)
+    assert "of thread worker" in seen.report()
 
 
 def test_the_loaders_time_is_datas():

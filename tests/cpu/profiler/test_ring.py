@@ -148,16 +148,23 @@ def test_layers_add_up(ring, clock):
     assert ring.layer == ring.outside == records.PYTHON
 
 
-def test_other_threads_are_recorded_and_leave_the_layers_alone(ring, clock):
+def test_each_thread_has_layers_of_its_own(ring, clock):
     a = ss.ones(3)
-    layer, last = ring.layer, ring.last
-    worker = threading.Thread(target=lambda: a + 1.0)
+    layers, calls, thread = ring.layers, ring.calls, ring.thread
+    spent = [layers.get(place) for place in range(len(records.LAYERS))]
+    worker = threading.Thread(target=lambda: a + 1.0, name="worker")
     worker.start()
     worker.join()
     record = ring.record(ring.written - 1)
     assert ring.names[record.name].op.name == "add"
     assert record.thread != ring.record(ring.dropped).thread
-    assert (ring.layer, ring.last) == (layer, last)
+    assert [layers.get(place) for place in range(len(records.LAYERS))] == spent
+    counted = {name: (cells, count) for name, cells, count in ring.counted()}
+    assert counted["worker"][1] == 1
+    assert counted["worker"][0].get(records.DISPATCH) > 0
+    assert counted[threading.current_thread().name] == (layers, calls)
+    a + 1.0
+    assert (ring.thread, ring.layers, ring.calls) == (thread, layers, calls + 1)
 
 
 def test_views_and_compound_ops(ring):

@@ -32,6 +32,30 @@ def test_dtypes(dtype: Any, size: tuple[int, int, int]) -> None:
     check(lambda device: tensor(a, device) @ tensor(b, device), ULPS)
 
 
+# Rows, steps, columns: one and two rows of tiles, ends of steps, one, two and four tiles.
+FEW = ((1, 8, 8), (1, 96, 33), (7, 264, 70), (8, 1000, 24), (9, 4096, 40), (16, 32, 2100),
+       (3, 40, 32776))
+
+
+@pytest.mark.parametrize("size", FEW)
+@pytest.mark.parametrize("dtype", [ss.float16, ss.bfloat16])
+def test_few_rows_of_narrow_floats(dtype: Any, size: tuple[int, int, int]) -> None:
+    m, k, n = size
+    a, b, c = numbers(21, (m, k), dtype), numbers(22, (n, k), dtype), numbers(23, n, dtype)
+
+    def call(device: str) -> Any:
+        x, w, bias = tensor(a, device), tensor(b, device), tensor(c, device)
+        moved = shifted(b, device)
+        return (x @ w.t(), ss.nn.functional.linear(x, w, bias), x @ moved.t(),
+                ss.addmm(bias, x, w.t(), beta=2, alpha=0.5),
+                ss.addmm_activation(bias, x, w.t(), use_gelu=True), x[0] @ w.t())
+
+    check(call, ULPS)
+    seen = ss.explain(lambda: tensor(a, "cuda") @ tensor(b, "cuda").t())
+    (kernel,) = seen.calls[-1].plan.launches
+    assert "slip_steps" in kernel.source
+
+
 def test_transposed_and_stepped_operands_without_copies() -> None:
     a, b = numbers(5, (40, 30)), numbers(6, (30, 50))
 

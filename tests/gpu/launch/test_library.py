@@ -18,6 +18,7 @@ import slipstream as ss
 from gpu.launch.loops import LOOPS
 from gpu.launch.test_replay import steady
 from slipstream.core.catalog.table import table
+from slipstream.core.kernels.cuda import library
 from slipstream.core.kernels.cuda.library import libraries
 from slipstream.core.kernels.cuda.programs import ProgramKernel
 from slipstream.core.launch.cuda.modules import modules
@@ -29,8 +30,10 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3}
 
 
 @pytest.fixture
-def start(restart: Any) -> Callable[..., Any]:
-    """Start anew with a library beside the driver."""
+def start(restart: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Start anew with a library beside the driver, which takes small products too."""
+    monkeypatch.setattr(library, "SMALL_PRODUCTS", 0)
+    monkeypatch.setattr(library, "FEW_ROWS", False)
     return lambda **options: restart(library=True, **options)
 
 
@@ -210,13 +213,38 @@ def test_one_product_asks_once_a_class(start: Any) -> None:
     (weight,) = operands("float32", (64, 48))
     order = list(range(1, 257))
     random.Random(1).shuffle(order)
-    for length in order:
-        ss.zeros(length, 64, device="cuda") @ weight
-    ss.cuda.synchronize()
-    # Lengths 1 to 256 are nine classes.
-    assert driver.statistics()["library_questions"] == 9
-    # The second capture only tells where the kernel's operands are.
-    assert driver.statistics()["captures"] == 256 + 1
+    for times in range(3):
+        for length in order:
+            ss.zeros(length, 64, device="cuda") @ weight
+        ss.cuda.synchronize()
+        # Lengths 1 to 256 are nine classes.
+        assert driver.statistics()["library_questions"] == 9
+        # A length is captured where it comes a second time.  One capture more tells where the
+        # kernel's operands are.
+        assert driver.statistics()["captures"] == (256 + 1 if times else 0)
+
+
+def test_a_product_has_the_same_bits_called_and_captured(start: Any) -> None:
+    for memo in (True, False):
+        start(memo=memo)
+        b, x, w = operands("float32", (24,), (34, 40), (40, 24))
+        found = [wide(ss.addmm(b, x, w)).tobytes() for _ in range(3)]
+        assert found[0] == found[1] == found[2]
+        reasons = ss.cuda.launch_stats()["single"]
+        assert reasons["first sight"]["cublasLt kernel"] >= 1
+
+
+def test_what_cannot_be_patched_is_called_each_time(start: Any) -> None:
+    driver = start()
+    x, w = operands("float32", (6, 8), (8, 16))
+    (library,) = [libraries.of(ss.cuda.default_stream().backend)]
+    library.launches = lambda call: None
+    for _ in range(4):
+        np.testing.assert_allclose(wide(x @ w), wide(x) @ wide(w), rtol=1e-5, atol=1e-5)
+    single = ss.cuda.launch_stats()["single"]
+    assert single["first sight"]["cublasLt kernel"] == 1
+    assert single["not capturable"]["cublasLt kernel"] == 3
+    assert driver.statistics()["captures"] == 0
 
 
 def test_lengths_never_seen(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +256,6 @@ def test_lengths_never_seen(start: Any, monkeypatch: pytest.MonkeyPatch) -> None
     # No formula is traced and no kernel of one is made for a new length.
     monkeypatch.setattr(ProgramKernel, "__init__", None)
     before, compiled = driver.statistics(), len(modules.functions)
-    launches = ss.cuda.launch_stats()
     rest = [length for length in range(1, 257) if length not in FIRST]
     random.Random(2).shuffle(rest)
     for length in rest:
@@ -239,27 +266,74 @@ def test_lengths_never_seen(start: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(modules.functions) == compiled
     assert found["compilations"] == found.get("load_module", 0) == 0
     assert found["library_questions"] == 0
-    assert found["captures"] == 5 * len(rest)
-    assert found["destroy_graph"] == found["captures"]
-    # And the kernels are those of other lengths: their graphs are patched.
+    # The library computes its five products itself.
+    assert found["captures"] == found.get("destroy_graph", 0) == 0
+    alone = ss.cuda.launch_stats()["single"]["first sight"]["cublasLt kernel"]
+    assert alone == 5 * (len(rest) + len(FIRST))
+    # The second time they are captured, and the kernels are those of other lengths: patched.
+    for length in rest:
+        step(length)
+    ss.cuda.synchronize()
+    again = driver.statistics()
+    launches = ss.cuda.launch_stats()
+    assert again["captures"] - after["captures"] <= 5 * len(rest) + 5
+    for length in rest:
+        step(length)
+    ss.cuda.synchronize()
+    assert driver.statistics()["captures"] == again["captures"]
     now = ss.cuda.launch_stats()
     assert now["replayed"] - launches["replayed"] > 0.9 * (now["launches"] - launches["launches"])
     # Four kernels of the mean, and four variants of each graph; another sum beside one of them
-    # is one more sequence.
-    assert now["captured"] <= 20
+    # is one more sequence.  Where the library is called, windows end: those are sequences too.
+    assert now["captured"] - launches["captured"] <= 8
+    assert now["captured"] <= 40
+
+
+def test_small_products_of_new_lengths_ask_the_library_nothing(restart: Any) -> None:
+    driver = restart(library=True, zero_cost=True, race=False, poison=False)
+    step = network()
+    for length in FIRST:
+        step(length)
+    ss.cuda.synchronize()
+    before, compiled = driver.statistics(), len(modules.functions)
+    for length in range(1, 257):
+        step(length)
+    ss.cuda.synchronize()
+    after = driver.statistics()
+    assert len(modules.functions) == compiled
+    assert after["library_questions"] == before["library_questions"] == 0
+    # What is captured are windows, a few of each sequence of kernels.
+    assert after["captures"] - before["captures"] == 0
+
+
+@pytest.mark.parametrize(("sizes", "ours"), [
+    ((64, 256, 256), True), ((1, 1024, 64), True), ((256, 64, 1024), True),
+    ((64, 1025, 16), False), ((1, 1024, 4096), False), ((512, 256, 256), False)])
+def test_only_small_float32_products_are_ours(restart: Any, sizes: tuple[int, int, int],
+                                              ours: bool) -> None:
+    restart(library=True, zero_cost=True)
+    rows, depth, columns = sizes
+    for dtype, expected in (("float32", ours), ("bfloat16", False)):
+        x = ss.zeros(rows, depth, dtype=getattr(ss, dtype), device="cuda")
+        w = x.new_zeros(depth, columns)
+        before = launched()
+        x @ w
+        found = launched() - before
+        assert found["slip_product"] == expected
+        assert found["cublasLt kernel"] == (not expected)
 
 
 def test_an_algorithm_that_cannot_run_is_asked_for_once(start: Any) -> None:
     driver = start(zero_cost=True)
     (weight,) = operands("float32", (64, 48))
     ss.zeros(65, 64, device="cuda") @ weight
-    (library,) = libraries.found.values()
-    library.lt.library.refused.add(0)
+    (found,) = libraries.found.values()
+    found.lt.library.refused.add(0)
     for length in (66, 67, 68):
         ss.zeros(length, 64, device="cuda") @ weight
     assert driver.statistics()["library_questions"] == 2
-    library.lt.library.refused.clear()
-    library.lt.library.refused.add(1)
+    found.lt.library.refused.clear()
+    found.lt.library.refused.add(1)
     ss.zeros(69, 64, device="cuda") @ weight
     assert driver.statistics()["library_questions"] == 2
 
@@ -278,7 +352,8 @@ def test_windows_are_cut_alike_whichever_size_comes_first(start: Any) -> None:
     for length in (5, 200):
         start()
         (weight,) = operands("float32", (64, 48))
-        ss.zeros(length, 64, device="cuda") @ weight
+        for _ in range(2):
+            ss.zeros(length, 64, device="cuda") @ weight
         marks.append([list(each.marks.values()) for each in libraries.found.values()])
     assert marks[0] == marks[1]
 
@@ -286,9 +361,10 @@ def test_windows_are_cut_alike_whichever_size_comes_first(start: Any) -> None:
 def test_captures_leave_nothing(start: Any) -> None:
     driver = start()
     (weight,) = operands("float32", (64, 48))
-    for length in range(1, 20):
+    for length in (*range(1, 20), *range(1, 20)):
         ss.zeros(length, 64, device="cuda") @ weight
     ss.cuda.synchronize()
+    assert driver.statistics()["captures"] == 19 + 1
     graphs = ss.cuda.launch_stats()["graphs"]
     assert Counter(type(each).__name__ for each in driver.objects.values())["Graph"] == graphs
 
@@ -297,6 +373,9 @@ def test_captures_leave_nothing(start: Any) -> None:
 def test_a_failing_call_is_an_error_and_the_next_product_works(start: Any, call: str) -> None:
     restarted = start(fail={call: 2 if call == "create_stream" else 1})
     x, w = (ss.ones(4, 8).to("cuda"), ss.ones(8, 4).to("cuda"))
+    if "capture" in call:
+        # The library itself computes what comes for the first time.
+        assert (x @ w).tolist() == [[8.0] * 4] * 4
     with pytest.raises(DriverError, match=call):
         x @ w
     assert (x @ w).tolist() == [[8.0] * 4] * 4

@@ -14,7 +14,10 @@ import slipstream as ss
 from gpu.conftest import REAL
 from gpu.launch import loops, planted
 from slipstream import profiler
+from slipstream.cli import main
 from slipstream.core.api.profiling import Session
+from slipstream.core.launch.cuda.staging import PIECE
+from slipstream.core.native.simulated import clock
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.ring import LAYERS, exports
 from slipstream.profiler import html
@@ -205,6 +208,49 @@ def test_the_layers_are_all_of_the_hosts_time():
         assert recording.layers["dispatch"] == STEPS * 48 * 1000
 
 
+def test_what_the_profile_does_at_its_end_is_no_time_of_the_programs(monkeypatch):
+    step = planted.launch_of_many_small()
+    step()
+    session = Session(by_events=True)
+    stop = session.ring.timer.stop
+
+    def slowly():
+        planted.host_works(5e-3)
+        stop()
+
+    monkeypatch.setattr(session.ring.timer, "stop", slowly)
+    session.start()
+    step()
+    recording = session.stop()
+    assert sum(recording.layers.values()) == recording.end - recording.start
+
+
+@pytest.mark.parametrize("nbytes", [1 << 10, 9 << 20])
+def test_moving_pageable_bytes_is_copying(nbytes):
+    host = ss.ones(nbytes // 4)
+    with profiler.profile() as seen:
+        card = host.to("cuda")
+        card.cpu()
+    recording = seen.recorded()
+    moved = recording.of("host copy")
+    first = line_of(test_moving_pageable_bytes_is_copying, "host.to(")
+    # Both ways, in pieces; each by its line.
+    for line in (first, first + 1):
+        mine = [event for event in moved if event.line == line]
+        assert len(mine) == -(-nbytes // PIECE)
+        assert sum(event.value for event in mine) == nbytes
+    assert len(moved) == len(recording.of("copy"))
+    spent = sum(event.end - event.start for event in moved)
+    assert recording.layers["copies"] > 0
+    if not REAL:
+        # Both ways; a submitted copy costs the virtual host a microsecond or two.
+        assert 0 <= spent - 2000 * nbytes / clock.MOVED < 5_000 * len(moved)
+        assert 0 <= recording.layers["copies"] - spent < 5_000 * len(moved)
+    facts = profiler.summary(recording)
+    assert facts["bound"] == "copy" or nbytes < PIECE
+    assert "the host moves pageable bytes" in seen.verdict() or nbytes < PIECE
+
+
 def test_the_host_alone_where_no_card_is_asked_for():
     seen = profiled(planted.launch_of_many_small(), activities=[profiler.ProfilerActivity.CPU])
     recording = seen.recorded()
@@ -235,6 +281,44 @@ def test_a_profile_changes_no_result_and_leaves_nothing_behind():
     assert seen == plain
     assert modes.ring is None
     assert run() == plain
+
+
+def test_a_last_wait_that_raises_leaves_the_recording(restart):
+    restart(race=False)
+    x, index = ss.arange(5.0, device="cuda"), ss.tensor([1, 9]).to("cuda")
+    seen = profiler.profile()
+    seen.start()
+    x[index]
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
+        seen.stop()
+    assert modes.ring is None
+    assert [event.name for event in seen.recorded().of("op")] == ["index_read"]
+    assert "µs of host time each" in seen.report()
+    seen = profiler.profile()
+
+    def failing():
+        with seen:
+            x[index]
+            raise KeyError
+
+    # What the block itself raised is the first error that there was.
+    with pytest.raises(KeyError):
+        failing()
+    assert seen.recorded().calls == 1
+
+
+def test_the_page_of_a_script_whose_last_kernel_fails(restart, tmp_path, capfd):
+    restart(race=False)
+    path = tmp_path / "script.py"
+    path.write_text("import slipstream as ss\n"
+                    "x = ss.arange(5.0, device='cuda')\n"
+                    "y = x[ss.tensor([1, 9]).to('cuda')]\n")
+    assert main(["profile", str(path)]) == 1
+    output, error = capfd.readouterr()
+    assert "script.py:3" in output
+    assert "host time" in output
+    assert "IndexError" in error
+    assert "script.py:3" in error
 
 
 def test_memory_is_sampled_and_the_trace_has_streams(tmp_path):

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import slipstream as ss
+from gpu.conftest import REAL
 from slipstream.cli import main
 from slipstream.core.api.memory import record_memory, rows_of
+from slipstream.core.launch.door import backends
 
 cuda = pytest.importorskip("slipstream.cuda")
 MEGA = 1 << 20
@@ -61,6 +63,18 @@ def test_pinned_memory_is_counted() -> None:
     assert held.is_pinned()
 
 
+def test_only_a_card_that_is_there_is_told_of() -> None:
+    count = cuda.device_count()
+    with pytest.raises(RuntimeError, match=f"there is no cuda:{count}: this machine has {count} c"):
+        ss.memory_report(f"cuda:{count}")
+    # One that nobody used has no context made for it.
+    unused = [place for place in range(count) if ss.device("cuda", place) not in backends]
+    for place in unused:
+        memory, = ss.memory_report(f"cuda:{place}").devices
+        assert (memory.live, memory.reserved, memory.holders) == (0, 0, [])
+        assert ss.device("cuda", place) not in backends
+
+
 def test_a_recording_keeps_who_held_the_peak() -> None:
     gc.collect()
     with record_memory() as recording:
@@ -93,8 +107,11 @@ def test_the_command_on_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert shot.stat().st_size > 0
 
 
-def test_the_budget_of_a_simulated_card_says_so(tmp_path: Path,
-                                                capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("simulated", [
+    pytest.param(True, marks=pytest.mark.skipif(REAL, reason="of the simulated driver")),
+    pytest.param(False, marks=pytest.mark.skipif(not REAL, reason="needs a card"))])
+def test_the_budget_says_whether_its_card_is_simulated(
+        simulated: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "script.py"
     path.write_text("import slipstream as ss\n"
                     "x = ss.ones(8, device='cuda')\n"
@@ -105,7 +122,8 @@ def test_the_budget_of_a_simulated_card_says_so(tmp_path: Path,
     assert main(["budget", "--json", str(path)]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["ran_on"].startswith("cuda:0, ")
-    assert facts["simulated"] is True
+    assert facts["simulated"] is simulated
+    assert ("simulated" in facts["ran_on"]) == simulated
     assert facts["ops"] > 0
     assert 0 <= facts["replayed_share"] <= 1
     assert facts["device_us_per_op"] > 0

@@ -17,6 +17,58 @@ from slipstream.core.vocab.modes import modes
 
 # Seconds between two looks.
 TICK = 0.01
+# Microseconds, on the H100 machine of the README: the host's part of an op whose launch is
+# gathered and replayed, of one launch by the driver, of launching a graph of 16 to 256 kernels.
+REPLAYED, LAUNCH, GRAPH = 1.5, 3.9, 2.7
+# Closer than this neither side waits for the other in earnest.
+EVEN = 0.1
+
+
+@dataclass
+class Budget:
+    """A step of ``ops``; ``host`` and ``device``: microseconds an op.
+
+    ``saved``: what the host would save of an op if every launch were replayed, where it is known.
+    """
+
+    ops: float
+    host: float
+    device: float
+    saved: float | None = None
+
+    @property
+    def step(self) -> float:
+        """A step as it is: the device works beside the host, the slower of them decides."""
+        return self.ops * max(self.host, self.device)
+
+    @property
+    def verdict(self) -> str:
+        """CPU-bound, GPU-bound or even."""
+        if abs(self.host - self.device) <= EVEN * max(self.host, self.device):
+            return "even"
+        return "CPU-bound" if self.host > self.device else "GPU-bound"
+
+    @property
+    def factor(self) -> float:
+        """How many times longer the slower side takes."""
+        return max(self.host, self.device) / min(self.host, self.device)
+
+    def gathered(self) -> float:
+        """A step whose windows are replayed: the host still runs the Python of every op."""
+        host = min(self.host, REPLAYED) if self.saved is None else self.host - self.saved
+        return self.ops * max(host, self.device)
+
+    def captured(self) -> float:
+        """A step that is one graph: the host launches it, the kernels follow at once."""
+        return max(GRAPH, self.ops * self.device)
+
+    def facts(self) -> dict[str, Any]:
+        """The budget as plain data."""
+        return {"ops": self.ops, "host_us_per_op": self.host, "device_us_per_op": self.device,
+                "step_us": self.step, "verdict": self.verdict, "factor": self.factor,
+                "device_idle_share": max(0.0, 1 - self.device / self.host),
+                "windows_replayed_step_us": self.gathered(),
+                "one_graph_step_us": self.captured()}
 
 
 @dataclass

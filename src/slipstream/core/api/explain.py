@@ -54,7 +54,10 @@ class PlanReport:
 
 @dataclass
 class CallReport:
-    """One call of an op; ``inner`` holds the calls it made, ``microseconds`` a figure a layer."""
+    """One call of an op; ``inner`` holds the calls it made, ``microseconds`` a figure a layer.
+
+    ``thread``: the name of the thread that called, where it is not the one that asked.
+    """
 
     op: str
     form: str
@@ -70,6 +73,7 @@ class CallReport:
     inner: list[CallReport] = field(default_factory=list)
     start: int = 0
     kernels: list[dict[str, Any]] = field(default_factory=list)
+    thread: str = ""
 
     def __str__(self) -> str:
         return "\n".join(_call_lines(self))
@@ -112,8 +116,9 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     Each call: the line that made it, the operands as dtype[shape]@device, the plan (found or made,
     the kernels considered and why each was refused, each launch of a card with the kind of fusion
     that made it, the program as Python), allocations (new or reused blocks), the tape node with the
-    bytes it saves, waits, microseconds a layer.  Only the
-    calling thread is seen.  The figures include the cost of looking; raises what ``fn`` raises.
+    bytes it saves, waits, microseconds a layer.  Calls of other threads
+    that run meanwhile are told of too, with the thread's name.  The figures include the cost of
+    looking; raises what ``fn`` raises.
     """
     if not callable(fn):
         raise TypeError(f"explain() needs a function to call, not {type(fn).__name__}")
@@ -154,47 +159,72 @@ def plan_report(plan: Any, made: bool) -> PlanReport:
 
 
 class _Collector:
-    """Gathers this thread's events into reports; an event comes when what it tells of ended."""
+    """Gathers events into reports, those of each thread by themselves.
+
+    An event comes when what it tells of ended.
+    """
 
     def __init__(self) -> None:
-        self.thread = threading.get_ident()
-        self.pending: list[Any] = []
+        # What is not settled yet, and the name, of each thread: their numbers are used again.
+        self.threads: dict[Any, tuple[list[Any], str]] = {threading.current_thread(): ([], "")}
+
+    @property
+    def pending(self) -> list[Any]:
+        """The running thread's events and calls that no call holds."""
+        thread = threading.current_thread()
+        if thread not in self.threads:
+            self.threads[thread] = ([], thread.name)
+        return self.threads[thread][0]
 
     def __call__(self, event: TraceEvent) -> None:
-        if threading.get_ident() != self.thread or event.kind not in (*LAYER_OF, "call"):
+        if event.kind not in (*LAYER_OF, "call"):
             return
+        pending = self.pending
         if event.kind != "call":
-            self.pending.append(_digest(event))
+            pending.append(_digest(event))
             return
-        first = len(self.pending)
-        while first and self.pending[first - 1].start >= event.start:
+        first = len(pending)
+        while first and pending[first - 1].start >= event.start:
             first -= 1
-        inside, self.pending[first:] = self.pending[first:], []
+        inside, pending[first:] = pending[first:], []
         op = event.details["op"]
         values = zip(op.names, event.details["arguments"], strict=True)
         report = _report(op.name + FORMS[event.details["form"]], event, inside)
         report.operands = {name: describe_value(value) for name, value in values}
-        self.pending.append(report)
+        pending.append(report)
 
     def finish(self) -> tuple[list[CallReport], list[str]]:
-        """The outermost calls, and the waits outside them.
-
-        Plans that the tape carries out belong to no call of the user: each is shown as a call.
-        """
+        """The outermost calls in order, and the waits outside them, of every thread."""
         calls: list[CallReport] = []
         waits: list[str] = []
-        loose: list[_Digest] = []
-        for item in self.pending:
-            if isinstance(item, CallReport):
-                calls.append(item)
-            elif item.event.kind == "wait":
-                waits.append(_wait_text(item.event))
-            else:
-                loose.append(item)
-                if item.event.kind == "launch":
-                    calls.append(_loose_call(item, loose))
-                    loose = []
-        return calls, waits
+        for pending, name in tuple(self.threads.values()):
+            mine, others = _outermost(pending)
+            for call in mine:
+                call.thread = name
+            calls += mine
+            waits += others
+        return sorted(calls, key=lambda call: call.start), waits
+
+
+def _outermost(pending: list[Any]) -> tuple[list[CallReport], list[str]]:
+    """One thread's calls, and its waits outside them.
+
+    Plans that the tape carries out belong to no call of the user: each is shown as a call.
+    """
+    calls: list[CallReport] = []
+    waits: list[str] = []
+    loose: list[_Digest] = []
+    for item in pending:
+        if isinstance(item, CallReport):
+            calls.append(item)
+        elif item.event.kind == "wait":
+            waits.append(_wait_text(item.event))
+        else:
+            loose.append(item)
+            if item.event.kind == "launch":
+                calls.append(_loose_call(item, loose))
+                loose = []
+    return calls, waits
 
 
 @dataclass
@@ -299,6 +329,8 @@ def _micro(nanoseconds: float) -> str:
 
 def _call_lines(call: CallReport, depth: int = 0) -> list[str]:
     where = f"{call.file}:{call.line}" if call.file else "inside slipstream"
+    if call.thread:
+        where += f", in thread {call.thread}"
     lines = [f"{call.op}{' ' if call.form else ''}{call.form}  at {where}"]
     lines += [f"  {name}: {text}" for name, text in call.operands.items()]
     if call.plan is not None:

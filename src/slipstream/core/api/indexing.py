@@ -17,6 +17,7 @@ from slipstream.core.catalog import indexing as catalog
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.dispatch.op import Op
+from slipstream.core.dispatch.writing import check_single
 from slipstream.core.launch.door import backend_of
 from slipstream.core.launch.waiting import asked
 from slipstream.core.vocab import dtypes
@@ -126,6 +127,8 @@ def set_item(self: Any, index: Any, value: Any) -> None:
 
 
 def _write_view(self: Any, part: Any, value: Any) -> None:
+    if not part.spec.contiguous:
+        check_single(ops.copy, (part, value, False), part)
     if isinstance(value, (bool, int, float, complex)):
         ops.fill.call_inplace((part, value), None)
         return

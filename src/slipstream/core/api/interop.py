@@ -19,13 +19,11 @@ from slipstream.core.shapes import formats
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU, Device
-from slipstream.core.vocab.dtypes import BY_NUMPY, DType
+from slipstream.core.vocab.dtypes import BY_NUMPY, DType, spelled
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage, TensorBase
 
 LARGEST = 2**63 - 1
-PYTHON_TYPES = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64,
-                complex: dtypes.complex128}
 
 
 class UntypedStorage:
@@ -266,10 +264,9 @@ def tensor(data: Any, *, dtype: DType | None = None, device: Any = None,
 
 def dtype_of_argument(name: str, dtype: Any) -> DType | None:
     """A dtype, or the one that a Python type of numbers stands for; TypeError for other values."""
+    dtype = spelled(dtype)
     if dtype is None or isinstance(dtype, DType):
         return dtype
-    if isinstance(dtype, type) and dtype in PYTHON_TYPES:
-        return PYTHON_TYPES[dtype]
     raise TypeError(f"{name}(): argument 'dtype' must be slipstream.dtype, not "
                     f"{type(dtype).__name__}")
 
@@ -443,9 +440,10 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _parse_to(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
+    dtype, device = spelled(kwargs.pop("dtype", None)), kwargs.pop("device", None)
     flags = []
     for value in args:
+        value = spelled(value)
         if isinstance(value, DType):
             dtype = value
         elif isinstance(value, TensorBase):

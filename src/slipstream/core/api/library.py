@@ -62,12 +62,16 @@ class FunctionKernel(Kernel):
     def _called(self, values: list[Any]) -> Any:
         """A kernel is below autograd and the modes: nothing of it is recorded or seen."""
         state = modes.current()
-        before = state.grad_enabled, state.special, state.stack
-        state.grad_enabled, state.special, state.stack = False, 0, []
+        before = state.grad_enabled, state.stack
+        # Another thread may begin to listen meanwhile: what it adds stays.
+        hidden = state.special
+        state.special -= hidden
+        state.grad_enabled, state.stack = False, []
         try:
             return self.function(*values)
         finally:
-            state.grad_enabled, state.special, state.stack = before
+            state.grad_enabled, state.stack = before
+            state.special += hidden
 
     def _store(self, target: TensorBase, result: Any) -> None:
         spec = target.spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,7 @@ from slipstream.core.memory.history import Stack, recorder
 from slipstream.core.memory.statistics import largest_hole
 from slipstream.core.memory.timeline import Timeline
 from slipstream.core.native.driver import DriverError
+from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.modes import decode_site
 from slipstream.core.vocab.sites import expression_of
@@ -93,18 +95,34 @@ def memory_report(device: Any = None) -> MemoryReport:
 
     Of ``device``, or of the CPU and every card in use.  On cards each block's line is always
     known; on the CPU it would cost every small op, so its lines are known to `slipstream memory`
-    alone.  Raises RuntimeError for a device without memory of its own.
+    alone.  Raises RuntimeError for a device without memory of its own, or that is not there.
     """
-    wanted = None if device is None else Device(device)
-    if wanted is not None and wanted.type not in ("cpu", "cuda"):
-        raise RuntimeError(f"memory_report(): {wanted} has no memory of its own; give cpu or cuda")
+    if device is not None:
+        wanted = Device(device)
+        _check_there(wanted)
+        return MemoryReport([_of_device(wanted)])
     found = sorted((each for each in tuple(backends) if each.type in ("cpu", "cuda")),
                    key=lambda each: (each.type, each.index or 0))
-    return MemoryReport([_of_device(each) for each in found if wanted in (None, each)])
+    return MemoryReport([_of_device(each) for each in found])
+
+
+def _check_there(device: Device) -> None:
+    """Raise RuntimeError for a device that has no memory of its own, or is not there."""
+    if device.type not in ("cpu", "cuda"):
+        raise RuntimeError(f"memory_report(): {device} has no memory of its own; give cpu or cuda")
+    if device.type == "cpu" or device in backends:
+        return
+    cards = drivers.current().device_count() if drivers.available() else 0
+    if (device.index or 0) >= cards:
+        raise RuntimeError(f"memory_report(): there is no {device}: this machine has {cards} "
+                           f"card{'' if cards == 1 else 's'}")
 
 
 def _of_device(device: Device) -> DeviceMemory:
-    backend: Any = backends[device]
+    backend: Any = backends.get(device)
+    if backend is None:
+        # A card that nobody used yet: looking makes no context.
+        return DeviceMemory(str(device), 0, 0, 0, 0, 0, None, None, 0, 0, [])
     allocator = backend.memory
     hole = largest_hole(allocator)
     reserved = allocator.pieces.held()
@@ -187,11 +205,10 @@ def holders_table(title: str, holders: list[HolderRow], whole: int) -> str:
     return text
 
 
-class _Ops:
+class _Ops(threading.local):
     """Knows which op the thread that asks for memory carries out, from the trace events."""
 
-    def __init__(self) -> None:
-        self.name = ""
+    name = ""
 
     def __call__(self, event: Any) -> None:
         if event.kind == "plan":

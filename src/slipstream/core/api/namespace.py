@@ -24,7 +24,7 @@ from slipstream.core.dispatch.modes import DispatchMode, RecordMode, redispatch
 from slipstream.core.shapes import broadcast, formats
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.dtypes import DType, promote
+from slipstream.core.vocab.dtypes import DType, promote, spelled
 from slipstream.core.vocab.errors import SyncError
 
 install.install()
@@ -68,6 +68,7 @@ def result_type(a: Any, b: Any) -> DType:
 
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype that holds the numbers of both; TypeError for what is no dtype."""
+    type1, type2 = spelled(type1), spelled(type2)
     for given in (type1, type2):
         if not isinstance(given, DType):
             raise TypeError("promote_types(): arguments must be dtypes, not "

@@ -10,7 +10,7 @@ import numpy as np
 from slipstream.core.dispatch.promotion import defaults
 from slipstream.core.kernels.cpu.machine import workers
 from slipstream.core.native.blas import blas
-from slipstream.core.vocab.dtypes import DType
+from slipstream.core.vocab.dtypes import DType, spelled
 
 
 def get_num_threads() -> int:
@@ -69,7 +69,7 @@ class finfo:
     """
 
     def __init__(self, type: DType | None = None) -> None:
-        dtype = defaults.dtype if type is None else type
+        dtype = defaults.dtype if type is None else spelled(type)
         if not isinstance(dtype, DType):
             raise TypeError(f"finfo(): argument 'type' must be dtype, not {dtype!r}")
         if dtype.category < 2:
@@ -101,6 +101,7 @@ class iinfo:
     """The limits of an integer dtype; raises TypeError for other dtypes."""
 
     def __init__(self, type: DType) -> None:
+        type = spelled(type)
         if not isinstance(type, DType):
             raise TypeError(f"iinfo(): argument 'type' must be dtype, not {type!r}")
         if type.category != 1:
@@ -127,6 +128,7 @@ def can_cast(from_: DType, to: DType) -> bool:
 
     Raises TypeError for what is no dtype.
     """
+    from_, to = spelled(from_), spelled(to)
     for given in (from_, to):
         if not isinstance(given, DType):
             raise TypeError(f"can_cast(): arguments must be dtypes, not {type(given).__name__}")

@@ -16,6 +16,8 @@ from slipstream.core.vocab.ring import DATA, LOADING, MEMORY, SPAN, STEP, WAITIN
 from slipstream.core.vocab.settings import settings
 
 RECORDS = 1 << 18
+# 3.5 GiB of them.
+MOST_RECORDS = 1 << 26
 # Frames of a stack that are kept.
 DEEPEST = 64
 
@@ -49,6 +51,17 @@ class Stacks:
         return tuple((code.co_filename, line, code.co_name) for code, line in self.frames[number])
 
 
+def ring_of(records: int, virtual: Any) -> Ring:
+    """A ring of so many records.  Raises ValueError where it cannot be had."""
+    if not 0 < records <= MOST_RECORDS:
+        raise ValueError(f"profile(): records must be from 1 to {MOST_RECORDS:,}, not {records:,}")
+    try:
+        return Ring(records, virtual)
+    except MemoryError:
+        raise ValueError(f"profile(): there is no memory for {records:,} records of 56 bytes; "
+                         "take fewer: what is overwritten is still counted") from None
+
+
 class Session:
     """One stretch of profiling of this process, seen from the thread that starts it.
 
@@ -63,11 +76,12 @@ class Session:
         self.memory = memory
         self.cuda = cuda
         virtual = drivers.current().host_clock() if cuda and _simulated() else None
-        self.ring = Ring(records, virtual)
+        self.ring = ring_of(records, virtual)
         self.ring.timer = Timer(self.ring, by_events, cuda)
         self.ring.timer.sample = self.sample if memory else None
         self.ring.stacks = self.stacks
         self.begun = 0
+        self.failure: Exception | None = None
 
     def start(self) -> None:
         """Begin.  RuntimeError where a profile is on already."""
@@ -80,17 +94,29 @@ class Session:
         self.sample()
 
     def stop(self) -> Recording:
-        """Wait for the devices, and return what was seen."""
+        """Wait for the devices, and return what was seen.
+
+        Where that wait raises, as it does after an error of a kernel, ``failure`` keeps the error.
+        """
         ring = self.ring
         self.sample()
         ring.switch(WAITING)
         try:
             _finish()
+        except Exception as failure:
+            self.failure = failure
         finally:
             ring.switch(ring.outside)
+            # What the profile still has to do is no time of the program's.
+            end = ring.last
+            self.abandon()
+        return decode(ring, self.begun, end, self.stacks)
+
+    def abandon(self) -> None:
+        """End without a recording."""
+        if modes.ring is self.ring:
             modes.ring = None
-            ring.timer.stop()
-        return decode(ring, self.begun, ring.now(), self.stacks)
+        self.ring.timer.stop()
 
     def step(self, number: int, start: int) -> int:
         """Note that a step which began at ``start`` has ended; its end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from slipstream.core.api.launched import operations_of
 from slipstream.core.vocab.modes import decode_site
 from slipstream.core.vocab.operands import specs_of
 from slipstream.core.vocab.records import Plan
@@ -79,7 +80,11 @@ class LineTotals:
 
 @dataclass
 class PlanFacts:
-    """What an op's call was like: dtypes and shapes of its operands, bytes, where it ran."""
+    """What an op's call was like: shapes of its operands, bytes, where it ran.
+
+    ``launches``: 1 where it is one launch, else 0; ``operations``: of arithmetic, 0 where they are
+    not known; ``dtype``: the result's.
+    """
 
     op: str
     shapes: tuple[tuple[int, ...], ...]
@@ -87,12 +92,16 @@ class PlanFacts:
     out_bytes: int
     device: str
     launches: int
+    operations: int = 0
+    dtype: str = ""
 
 
 @dataclass
 class Recording:
     """A profile: ``events`` in the order of their start; ``layers`` in ns of the host's time.
 
+    ``layers`` are those of the thread that called most ops; ``threads`` has (name, calls, layers)
+    of each, that one first; ``calls`` are all threads'.
     ``written`` records, of which the ring had to drop ``dropped``; ``untimed`` launches whose
     device time could not be measured; ``virtual``: times are the simulated driver's.
     """
@@ -108,6 +117,7 @@ class Recording:
     dropped: int
     untimed: int
     virtual: bool
+    threads: list[tuple[str, int, dict[str, int]]] = field(default_factory=list)
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds."""
@@ -193,7 +203,8 @@ def facts_of(plan: Plan) -> PlanFacts:
     # Only where an op is one launch are its bytes those of a kernel.
     single = 1 if hasattr(plan.binding, "function") else 0
     return PlanFacts(plan.op.name, tuple(tuple(spec.shape) for spec in ins),
-                     sum(spec.nbytes for spec in ins) + out_bytes, out_bytes, device, single)
+                     sum(spec.nbytes for spec in ins) + out_bytes, out_bytes, device, single,
+                     operations_of(plan), outs[0].dtype.name if outs else "")
 
 
 def decode(ring: Ring, start: int, end: int, stacks: Any = None) -> Recording:
@@ -203,9 +214,11 @@ def decode(ring: Ring, start: int, end: int, stacks: Any = None) -> Recording:
     # What was submitted before the profile began is not its own.
     events = [event for event in events if event.end > start or event.start >= start]
     events.sort(key=lambda event: (event.start, -event.end))
-    layers = {name: ring.layers.get(place) for place, name in enumerate(LAYERS)}
-    return Recording(events, decoder.lines(), layers, decoder.plans, start, end, ring.calls,
-                     ring.written, ring.dropped, ring.timer.lost, ring.virtual is not None)
+    threads = [(name, calls, {layer: cells.get(place) for place, layer in enumerate(LAYERS)})
+               for name, cells, calls in ring.counted()]
+    return Recording(events, decoder.lines(), threads[0][2], decoder.plans, start, end,
+                     sum(calls for _, calls, _ in threads), ring.written, ring.dropped,
+                     ring.timer.lost, ring.virtual is not None, threads)
 
 
 WAITS = KIND_NAMES[WAIT]

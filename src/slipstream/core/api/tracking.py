@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
-from slipstream.core.api.explain import CallReport, Explanation, _Collector
+from slipstream.core.api.explain import CallReport, Explanation, _Collector, _outermost
 from slipstream.core.dispatch.modes import listening
 from slipstream.core.vocab.events import TraceEvent
 
@@ -42,12 +43,21 @@ class LineExplainer(_Collector):
         """Take an event in."""
         super().__call__(event)
         if len(self.pending) > MOST_PENDING:
-            self.settle()
+            pending = self.pending
+            calls, _ = _outermost(pending)
+            pending.clear()
+            for call in calls:
+                call.thread = self.threads[threading.current_thread()][1]
+            self.keep(calls)
 
     def settle(self) -> None:
         """Keep what is of the line, and let the rest go."""
         calls, _ = self.finish()
-        self.pending = []
+        self.threads.clear()
+        self.keep(calls)
+
+    def keep(self, calls: list[CallReport]) -> None:
+        """Keep those of the line."""
         for call in calls:
             if self.wanted(call):
                 self.counted += 1

@@ -12,7 +12,7 @@ from slipstream.core.catalog.pointwise import binary_op, unary_op
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import COMPOUND, POINTWISE, Entry
-from slipstream.core.fuse.formula import where
+from slipstream.core.fuse.formula import fma, where
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.records import TensorBase
 
@@ -123,7 +123,9 @@ def _hypot(self: Any, other: Any) -> Any:
     large, small = a.maximum(b), a.minimum(b)
     usable = (large > 0).logical_and(large < math.inf)
     ratio = where(usable, small / where(usable, large, 1), 0)
-    return large * (ratio * ratio + 1).sqrt()
+    # An infinite side decides, also beside nan.
+    endless = (a == math.inf).logical_or(b == math.inf)
+    return where(endless, math.inf, large * (ratio * ratio + 1).sqrt())
 
 
 def logarithm(value: Any) -> Any:
@@ -187,11 +189,11 @@ define(Entry(
 
 
 def _lerp(self: Any, end: Any, weight: Any) -> Any:
-    """From either end, so that the weights 0 and 1 give the ends exactly."""
-    apart = end - self
+    """From the nearer end, so that the weights 0 and 1 give the ends exactly; rounded twice."""
+    apart, weight = end - self, weight.to_class(self.cls)
     small = (weight.real * weight.real + weight.imag * weight.imag if weight.is_complex()
              else weight * weight) < 0.25
-    return where(small, self + weight * apart, end - apart * (1 - weight))
+    return where(small, fma(weight, apart, self), fma(weight - 1, apart, end))
 
 
 def _check_lerp(call: Any) -> None:
@@ -205,6 +207,8 @@ def _check_lerp(call: Any) -> None:
                                            f"{value.spec.dtype.name}")
     if own.category < 2:
         raise call.error(NotImplementedError, f"\"lerp\" not implemented for '{own.name}'")
+    if isinstance(call["weight"], complex) and not own.is_complex:
+        raise call.error(RuntimeError, "value cannot be converted to type float without overflow")
 
 
 define(Entry(

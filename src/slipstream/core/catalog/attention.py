@@ -238,7 +238,7 @@ def _like(spec: Any, width: int) -> Any:
 def _shape(call: Any) -> Any:
     query, value = call.spec("query"), call.spec("value")
     sums = dtypes.float64 if query.dtype.itemsize == 8 else dtypes.float32
-    return [_like(query, value.shape[-1]), (sums, query.shape[:-1])]
+    return [_like(query, value.shape[-1]), (sums, (*query.shape[:-1], 2))]
 
 
 def _slopes_shape(call: Any) -> Any:
@@ -304,11 +304,12 @@ define(Entry(
     gradient={"query": lambda g: g[0], "key": lambda g: g[1], "value": lambda g: g[2]},
     path="", method=False, dtypes=("float",),
     doc="softmax(query @ key^T * scale + mask) @ value of heads (..., H, L, E), (..., H', S, E) "
-        "and (..., H', S, E'), and the logarithms of the sums of e^score (..., H, L).",
+        "and (..., H', S, E'), and what its gradient needs of each row: its largest score and the "
+        "logarithm of the sum of weights under it, (..., H, L, 2).",
 ), cuda="attention.forward")
 define(Entry(
     "attention_slopes(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor out, "
-    f"Tensor logsumexp, Tensor? mask, {_FACTS})", LIBRARY, shape=_slopes_shape, path="",
+    f"Tensor rows, Tensor? mask, {_FACTS})", LIBRARY, shape=_slopes_shape, path="",
     method=False, dtypes=("float",),
     doc="The gradients of attention by query, key and value; nothing is added up by several "
         "blocks, so that they are the same every time.",

@@ -181,6 +181,14 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     return ops.where.call((mask, dense, self), None)
 
 
+def _nonzero_static(self: Any, size: Any, fill_value: Any) -> Any:
+    for name, value in (("size", size), ("fill_value", fill_value)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"nonzero_static(): argument '{name}' must be int, not "
+                            f"{type(value).__name__}")
+    return _nonzero(self, False, size, fill_value)
+
+
 define(Entry(
     "nonzero(Tensor self, *, bool as_tuple=False, int? size=None, int fill_value=-1)", COMPOUND,
     function=_nonzero, path="nonzero", waits="data", samples=samples.unary, reference=np.argwhere,
@@ -190,7 +198,7 @@ define(Entry(
 ))
 define(Entry(
     "nonzero_static(Tensor self, *, int size, int fill_value=-1)", COMPOUND, path="nonzero_static",
-    function=lambda self, size, fill_value: _nonzero(self, False, size, fill_value),
+    function=_nonzero_static,
     samples=indexing_samples.sized, reference=indexing_samples.first_places,
     doc="Coordinates of the first size elements that are not zero, int64[size, ndim]; rows that "
         "are too many hold fill_value.  Never waits.",

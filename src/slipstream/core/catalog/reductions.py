@@ -127,12 +127,14 @@ for _name, _reference in (("argmax", np.argmax), ("argmin", np.argmin)):
 for _name, _reference in (("any", np.any), ("all", np.all)):
     define(Entry(
         f"{_name}(Tensor self, int[]? dim=None, bool keepdim=False)", REDUCTION,
-        formula=lambda self, dim, keepdim, name=_name: getattr(self, name)(dim, keepdim=keepdim),
-        promotion=promotion.truth, check=valid_dim, path=_name, out=True,
+        formula=lambda self, dim, keepdim, name=_name: self != 0 if dim in ((), []) else getattr(
+            self, name)(dim, keepdim=keepdim),
+        promotion=promotion.truth_of_all, check=valid_dim, path=_name, out=True,
         samples=samples.reductions,
         reference=lambda x, dim=None, keepdim=False, f=_reference: f(
             x, axis=dim, keepdims=keepdim),
-        doc=f"Whether {_name} elements over dim are nonzero.",
+        doc=f"Whether {_name} elements over dim are nonzero; with no dims each one; uint8 gives "
+            "uint8.",
     ))
 define(Entry(
     "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None)", REDUCTION,

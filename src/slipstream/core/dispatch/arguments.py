@@ -18,7 +18,7 @@ from slipstream.core.dispatch.signature import (
 )
 from slipstream.core.fuse.symbols import NotAFormula
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.dtypes import DType
+from slipstream.core.vocab.dtypes import DType, spelled
 from slipstream.core.vocab.errors import restate
 from slipstream.core.vocab.records import TensorBase
 
@@ -44,7 +44,7 @@ def bind_arguments(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
         if name in given:
             raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
         given.add(name)
-        values[names.index(name)] = value
+        values[names.index(name)] = spelled(value) if name == "dtype" else value
     missing = [p.name for p in op.signature.parameters if p.required and p.name not in given]
     if missing and not (op.variadic >= 0 and missing == [names[op.variadic]]):
         listed = ", ".join(f"'{name}'" for name in missing)

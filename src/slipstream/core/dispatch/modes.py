@@ -13,7 +13,7 @@ from slipstream.core.dispatch import autocasting
 from slipstream.core.dispatch.op import IN_PLACE, OUT, Op
 from slipstream.core.launch.door import emit
 from slipstream.core.vocab.autocast import AWAKE, MODE
-from slipstream.core.vocab.modes import ModeState, modes
+from slipstream.core.vocab.modes import ModeState, hearing, modes
 
 
 class DispatchMode:
@@ -96,15 +96,17 @@ def special(op: Op, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, A
 def _inside(state: ModeState, mode: DispatchMode, op: BoundOp, args: tuple[Any, ...],
             kwargs: dict[str, Any]) -> Any:
     """Run a mode's handler with the modes below it active, and not itself."""
-    saved, special_before = state.stack, state.special
+    saved = state.stack
     place = saved.index(mode)
     state.stack = saved[:place]
-    state.special = special_before - MODE * (len(saved) - place)
+    # Another thread may begin to listen meanwhile: what it adds stays.
+    hidden = MODE * (len(saved) - place)
+    state.special -= hidden
     try:
         return mode.__dispatch__(op, args, kwargs)
     finally:
         state.stack = saved
-        state.special = special_before
+        state.special += hidden
 
 
 def redispatch(op: BoundOp, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
@@ -129,14 +131,16 @@ class listening:
         self.listener = listener
 
     def __enter__(self) -> listening:
+        # Of a thread that is new to us, its state is one of those that are told.
+        modes.current()
         modes.listeners = [*(modes.listeners or ()), self.listener]
-        modes.current().special += MODE
+        hearing.change(1)
         return self
 
     def __exit__(self, *failure: object) -> None:
         left = [each for each in modes.listeners or () if each is not self.listener]
         modes.listeners = left or None
-        modes.current().special -= MODE
+        hearing.change(-1)
 
 
 class grad_scope:

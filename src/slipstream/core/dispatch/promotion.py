@@ -166,6 +166,12 @@ def truth(call: Any) -> tuple[DType, DType]:
     return call.spec("self").dtype, dtypes.bool_
 
 
+def truth_of_all(call: Any) -> tuple[DType, DType]:
+    """Computed in the operand's dtype; the result is bool, but uint8 of uint8."""
+    own = call.spec("self").dtype
+    return own, own if own is dtypes.uint8 else dtypes.bool_
+
+
 def real_result(call: Any) -> tuple[DType, DType]:
     """Computed in the operand's dtype; complex operands give their real dtype."""
     own = call.spec("self").dtype

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Which kernels there are for an op on a device, and which one a recipe takes."""
 
 from __future__ import annotations
@@ -91,17 +92,19 @@ def considered_kernels(op: Any, call: Any, device: Device) -> tuple[Candidate, l
 
 def tensor_positions(op: Any, values: Any) -> tuple[int, ...]:
     """Which arguments hold tensors."""
-    return tuple(
-        place for place, value in enumerate(values)
-        if isinstance(value, TensorBase)
-        or (isinstance(value, (tuple, list)) and value and isinstance(value[0], TensorBase))
-    )
+    found = []
+    for place, value in enumerate(values):
+        several = isinstance(value, (tuple, list)) and value
+        if isinstance(value[0] if several else value, TensorBase):
+            found.append(place)
+    return tuple(found)
 
 
 def number_positions(op: Any, values: Any) -> tuple[int, ...]:
     """Which arguments are numbers given at run time."""
-    return tuple(
+    kinds = op.kinds
+    return tuple([
         place for place, value in enumerate(values)
-        if op.kinds[place] == NUMBER
-        or (op.kinds[place] == TENSOR_OR_NUMBER and not isinstance(value, TensorBase))
-    )
+        if kinds[place] == NUMBER
+        or (kinds[place] == TENSOR_OR_NUMBER and not isinstance(value, TensorBase))
+    ])

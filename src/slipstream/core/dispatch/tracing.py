@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The trace events of the door in: plans, allocations, tape nodes; taken only while one listens."""
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def begin_write(op: Any, plan: Plan, state: ModeState, values: Any, targets: tup
     for target in targets:
         check_target(op, values, target)
         if form == OUT and op.entry.kind == INDEX:
-            check_apart(op, values, target)
+            check_apart(op, values, target, may_be_first(op))
     if form == IN_PLACE:
         view_history.check_inplace(targets[0], state, flags)
     elif form == OUT and state.grad_enabled:
@@ -65,6 +65,14 @@ def check_target(op: Any, values: Any, target: Any) -> None:
     if target.storage.read_only:
         raise _refusal(op, values, ValueError, "the memory of the output is read-only",
                        "write to a clone()")
+    if op.entry.name == "fill" and not isinstance(values[1], TensorBase):
+        # A number: whatever is written several times is the same.
+        return
+    check_single(op, values, target)
+
+
+def check_single(op: Any, values: Any, target: Any) -> None:
+    """Raise where several elements of the target are one place in memory."""
     spec = target.spec
     if not spec.contiguous and self_overlaps(spec.shape, spec.strides):
         raise _refusal(
@@ -73,15 +81,26 @@ def check_target(op: Any, values: Any, target: Any) -> None:
             "a single memory location. Please clone() the tensor before performing the operation.")
 
 
-def check_apart(op: Any, values: Any, target: TensorBase) -> None:
-    """Raise where an ``out=`` tensor of an index op shares memory with an operand."""
+def may_be_first(op: Any) -> bool:
+    """Whether ``out`` may be the first operand itself, as in PyTorch; it is read before."""
+    return op.entry.inplace or "index" not in op.names
+
+
+def check_apart(op: Any, values: Any, target: TensorBase, first: bool = False) -> None:
+    """Raise where an ``out=`` tensor of an index op shares memory with an operand.
+
+    With ``first`` it may be the first operand, element by element.
+    """
+    given = values
+    if first and isinstance(values[0], TensorBase) and _is_same(values[0], target):
+        values = values[1:]
     opened = [each for value in values
               for each in (value if isinstance(value, (list, tuple)) else (value,))]
     for each in opened:
         if isinstance(each, TensorBase) and each.spec.numel and target.spec.numel and (
                 _is_same(each, target) or _clashes(each, target)):
             raise _refusal(
-                op, values, RuntimeError,
+                op, given, RuntimeError,
                 "unsupported operation: some elements of the input tensor and the written-to "
                 "tensor refer to a single memory location. Please clone() the tensor before "
                 "performing the operation.")
@@ -166,7 +185,8 @@ def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
                         f"{type(target).__name__}")
     if form == OUT:
         check_target(op, values, target)
-        check_apart(op, values, target)
+        alike = op.entry.waits == "never" and target.spec.shape == result.spec.shape
+        check_apart(op, values, target, alike and may_be_first(op))
         if modes.current().grad_enabled:
             _check_out_grad(op, values, (target,), tape.requires_grad(result))
         if not can_cast(result.spec.dtype, target.spec.dtype):

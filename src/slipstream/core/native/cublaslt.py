@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """cuBLASLt through its C interface: descriptors, heuristics, the call.
 
 The numbers are those of the library's documented enumerations.
@@ -192,15 +193,25 @@ class Layout:
                       TYPES[matrix.dtype], ctypes.c_uint64(matrix.rows),
                       ctypes.c_uint64(matrix.columns), ctypes.c_int64(matrix.stride))
         self.now = Matrix(matrix.dtype, matrix.rows, matrix.columns, matrix.stride)
+        # What a call is made of, made once: these calls are most of what a product costs.
+        self.set = library.library.cublasLtMatrixLayoutSetAttribute
+        self.values: list[Any] = [kind() for _, kind in _SIZES]
+        self.fields = [(which, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
+                       for (which, _), value in zip(_SIZES, self.values, strict=True)]
 
     def fit(self, matrix: Matrix) -> None:
         """Take a matrix's sizes."""
-        if matrix == self.now:
+        now = self.now
+        if matrix == now:
             return
-        sizes: tuple[Any, ...] = matrix[1:]
-        for value, before, (which, kind) in zip(sizes, self.now[1:], _SIZES, strict=True):
-            if value != before:
-                self.library.attribute("MatrixLayout", self.pointer, which, kind(value))
+        for place, value in enumerate(self.values, 1):
+            if matrix[place] == now[place]:
+                continue
+            value.value = matrix[place]
+            which, reference, nbytes = self.fields[place - 1]
+            status = self.set(self.pointer, which, reference, nbytes)
+            if status:
+                raise LibraryError(f"cublasLtMatrixLayoutSetAttribute failed with status {status}")
         self.now = matrix
 
 
@@ -226,6 +237,10 @@ class Kind:
         self.layouts = tuple([Layout(library, each) for each in product[:3]])
         number = ctypes.c_double if product.scale in (1, 5) else ctypes.c_float
         self.alpha, self.beta = (number * 2)(1, 0), (number * 2)(0, 0)
+        # The arguments that are others at each call, and the library's answer to a check.
+        self.places = tuple([Pointer() for _ in range(5)])
+        self.result = (ctypes.c_uint8 * HEURISTIC_BYTES)()
+        self.needs = ctypes.c_uint64.from_buffer(self.result, ALGORITHM_BYTES)
 
     def set(self, which: int, value: Any) -> None:
         """Set an attribute of the product."""
@@ -248,12 +263,10 @@ class Kind:
 
     def can_run(self, algorithm: Any, workspace: int) -> bool:
         """Whether the library can run an algorithm on these sizes within the workspace."""
-        result = (ctypes.c_uint8 * HEURISTIC_BYTES)()
         library = self.library
-        status = library.library.cublasLtMatmulAlgoCheck(
-            library.handle, self.descriptor, *self.four, algorithm, result)
-        needs = int.from_bytes(bytes(result)[ALGORITHM_BYTES:ALGORITHM_BYTES + 8], "little")
-        return status == 0 and needs <= workspace
+        status: int = library.library.cublasLtMatmulAlgoCheck(
+            library.handle, self.descriptor, *self.four, algorithm, self.result)
+        return status == 0 and self.needs.value <= workspace
 
     def ask(self, workspace: int) -> list[Any]:
         """The library's best algorithms, best first; raises LibraryError where it has none."""
@@ -284,12 +297,13 @@ class Kind:
             self.set(BIAS_POINTER, Pointer(at.bias))
         if at.aux:
             self.set(AUX_POINTER, Pointer(at.aux))
-        a, b, d = self.layouts
+        a, b, d, space, on = self.places
+        a.value, b.value, d.value, space.value, on.value = at.a, at.b, at.d, at.space, stream
+        left, right, out = self.layouts
         library.check(
-            "cublasLtMatmul", library.handle, self.descriptor, ctypes.byref(self.alpha),
-            Pointer(at.a), a.pointer, Pointer(at.b), b.pointer, ctypes.byref(self.beta),
-            Pointer(at.d), d.pointer, Pointer(at.d), d.pointer, algorithm, Pointer(at.space),
-            ctypes.c_size_t(workspace), Pointer(stream))
+            "cublasLtMatmul", library.handle, self.descriptor, self.alpha, a, left.pointer,
+            b, right.pointer, self.beta, d, out.pointer, d, out.pointer, algorithm, space,
+            ctypes.c_size_t(workspace), on)
 
 
 def algorithm_of(data: bytes) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -75,6 +77,9 @@ ALIASES = {
     "long": int64, "cfloat": complex64, "cdouble": complex128,
 }
 
+# What the Python types of numbers stand for where a dtype is asked for.
+PYTHON_TYPES: dict[Any, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+
 _INTS = (int8, int16, int32, int64)
 _FLOATS = (float16, float32, float64)
 
@@ -107,6 +112,11 @@ def _promote_floats(a: DType, b: DType) -> DType:
         other = b if a is bfloat16 else a
         return float32 if other is float16 else other
     return _FLOATS[max(_FLOATS.index(a), _FLOATS.index(b))]
+
+
+def spelled(dtype: Any) -> Any:
+    """The dtype that a Python type of numbers stands for; other values as they are."""
+    return PYTHON_TYPES.get(dtype, dtype) if isinstance(dtype, type) else dtype
 
 
 def can_cast(source: DType, target: DType) -> bool:

@@ -6,15 +6,17 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from types import CodeType, FrameType
 from typing import Any
 
 import cython
 
+from slipstream.core.vocab.autocast import MODE
 from slipstream.core.vocab.events import Listener
 from slipstream.core.vocab.ring import Ring
 
-__all__ = ["ROOT", "ModeState", "ModeTable", "Ring", "decode_site", "modes"]
+__all__ = ["ROOT", "ModeState", "ModeTable", "Ring", "decode_site", "hearing", "modes"]
 
 # The .pxd declares the C functions.
 # mypy: disable-error-code="name-defined"
@@ -51,6 +53,46 @@ class ModeState:
         self.code = None
         self.instruction = 0
         self.stream = None
+
+
+class Holder:
+    """Keeps a thread's state as long as the thread lives."""
+
+    def __init__(self, state: ModeState) -> None:
+        self.state = state
+
+
+class Hearing:
+    """Lets scopes hear of the calls of every thread; a singleton, `hearing`.
+
+    ``count``: how many such scopes are on; while one is, each thread takes the door's slow way.
+    """
+
+    def __init__(self) -> None:
+        self.holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+        self.count = 0
+        self.renew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        """Another thread may have held the lock when this process was forked."""
+        self.lock = threading.Lock()
+
+    def change(self, more: int) -> None:
+        """One scope more or less."""
+        with self.lock:
+            self.count += more
+            for holder in self.holders:
+                holder.state.special += more * MODE
+
+    def meet(self, state: ModeState) -> Holder:
+        """A new thread's state."""
+        holder = Holder(state)
+        with self.lock:
+            state.special += self.count * MODE
+            self.holders.add(holder)
+        return holder
 
 
 class ModeTable:
@@ -96,6 +138,7 @@ class ModeTable:
         state: ModeState | None = getattr(self._local, "state", None)
         if state is None:
             state = ModeState()
+            self._local.holder = hearing.meet(state)
             self._local.state = state
         return state
 
@@ -129,4 +172,5 @@ def decode_site(code: CodeType | None, instruction: int) -> tuple[str, int]:
     return code.co_filename, line
 
 
+hearing = Hearing()
 modes = ModeTable()

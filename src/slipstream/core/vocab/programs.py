@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Programs: what a formula becomes before a device prints or runs it.
 
 A program computes over a domain of *outer* dims times *inner* dims.  The inner dims are those

@@ -61,6 +61,8 @@ cdef class Ring:
     cdef public Cells by_name
     cdef public Cells layers
     cdef public Py_ssize_t calls
+    cdef public dict others
+    cdef public dict threads
     cdef dict _names
     cdef dict _sites
     cdef dict _threads

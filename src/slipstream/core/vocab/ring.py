@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import cython
 
 # Kinds of records.
-OP, VIEW, SPAN, KERNEL, COPY, FILL, WAIT, DATA, SEND, STEP, MEMORY, PLAN = range(12)
+OP, VIEW, SPAN, KERNEL, COPY, FILL, WAIT, DATA, SEND, STEP, MEMORY, PLAN, HOST_COPY = range(13)
 KINDS = 16
 KIND_NAMES = ("op", "view", "span", "kernel", "copy", "fill", "wait", "data", "send", "step",
-              "memory", "plan")
+              "memory", "plan", "host copy")
 # Layers of the host: where its time goes.
-PYTHON, DISPATCH, TAPE, ALLOCATION, LAUNCH, DRIVER, HOST_KERNEL, WAITING, LOADING, PLANNING = (
-    range(10))
+(PYTHON, DISPATCH, TAPE, ALLOCATION, LAUNCH, DRIVER, HOST_KERNEL, WAITING, COPYING, LOADING,
+ PLANNING) = range(11)
 LAYERS = ("Python", "dispatch", "tape", "allocation", "launch", "driver", "host kernels",
-          "waits", "data", "making plans")
+          "waits", "copies", "data", "making plans")
 WIDTH = 7
 CELL = 3
 # Distinct names and lines that are kept; the rest are counted together as number 0.
@@ -119,10 +119,12 @@ class Ring:
     """Written at both doors, the allocator, the tape, sends and waits while a profile is on.
 
     ``written``: records so far; ``launching``: the name of the op whose launches are recorded;
-    ``layer``: what the profiled thread is in, ``outside`` what it is in between ops; ``entered``:
-    when it came to the door; ``virtual``: the clock of the simulated driver, or None; ``timer``:
-    what measures devices; ``stacks``: gives the number of the running stack, or None; ``names``
-    holds strings and plans.
+    ``virtual``: the clock of the simulated driver, or None; ``timer``: what measures devices;
+    ``stacks``: gives the number of the running stack, or None; ``names`` holds strings and plans.
+
+    Of the thread that was here last, ``thread``: ``layer`` is what it is in, ``outside`` what it is
+    in between ops, ``entered`` when it came to the door, ``last`` the time up to which ``layers``
+    are counted, ``calls`` how many ops it called.  ``others`` keeps the same of other threads.
     """
 
     capacity: int
@@ -142,6 +144,8 @@ class Ring:
     by_name: Cells
     layers: Cells
     calls: int
+    others: dict[int, tuple[Any, ...]]
+    threads: dict[int, str]
     _names: dict[Any, int]
     _sites: dict[int, int]
     _threads: dict[int, int]
@@ -174,7 +178,9 @@ class Ring:
         self._place = 0
         self.layer = self.outside = PYTHON
         self.entered = 0
+        self.others = {}
         self.thread = self._running()
+        self.threads = {self.thread: threading.current_thread().name}
         self.last = self.now()
 
     def _running(self) -> int:
@@ -192,10 +198,27 @@ class Ring:
 
     # -- layers --
 
+    def turn(self) -> None:
+        """Another thread than last time is here: its layers are those that are counted."""
+        self.others[self.thread] = (self.layer, self.outside, self.entered, self.last,
+                                    self.layers, self.calls)
+        self.thread = self._running()
+        known = self.others.pop(self.thread, None)
+        if known is None:
+            self.threads[self.thread] = threading.current_thread().name
+            known = (PYTHON, PYTHON, 0, self.now(), Cells(len(LAYERS)), 0)
+        self.layer, self.outside, self.entered, self.last, self.layers, self.calls = known
+
+    def counted(self) -> list[tuple[str, Cells, int]]:
+        """(thread's name, layers, calls of ops) of each thread, that which called most first."""
+        found = [(self.threads[thread], kept[4], kept[5]) for thread, kept in self.others.items()]
+        found.append((self.threads[self.thread], self.layers, self.calls))
+        return sorted(found, key=lambda each: -each[2])
+
     def enter(self) -> None:
-        """The profiled thread comes to the door."""
+        """A thread comes to the door."""
         if self._running() != self.thread:
-            return
+            self.turn()
         if self.virtual is not None:
             self.virtual.call()
         self.switch(DISPATCH)
@@ -204,7 +227,7 @@ class Ring:
     def switch(self, layer: cython.int) -> int:
         """Count the time so far for the layer that ends, and begin another; which one ended."""
         if self._running() != self.thread:
-            return layer
+            self.turn()
         now: cython.longlong = self.now()
         before: cython.int = self.layer
         if cython.compiled:
@@ -217,10 +240,11 @@ class Ring:
 
     def surround(self, layer: cython.int) -> int:
         """Let time between ops count for a layer: the tape's while it is walked."""
+        if self._running() != self.thread:
+            self.turn()
         before: cython.int = self.outside
-        if self._running() == self.thread:
-            self.switch(layer)
-            self.outside = layer
+        self.switch(layer)
+        self.outside = layer
         return before
 
     # -- the doors --
@@ -228,8 +252,6 @@ class Ring:
     def begin(self, plan: object, immediate: bool) -> int:
         """A plan is about to be launched; when its call began."""
         self.launching = self.name_of(plan)
-        if self._running() != self.thread:
-            return self.now()
         if self.virtual is not None:
             self.switch(DISPATCH)
             self.virtual.dispatched()
@@ -239,20 +261,17 @@ class Ring:
     def finish(self, name: cython.Py_ssize_t, code: object, instruction: cython.int,
                start: cython.longlong) -> None:
         """It was launched."""
-        end: cython.longlong
-        if self._running() == self.thread:
-            self.switch(self.outside)
-            self.entered = 0
-            end = self.last
-        else:
-            end = self.now()
+        if self._running() != self.thread:
+            self.turn()
+        self.switch(self.outside)
+        self.entered = 0
         self.calls += 1
-        self._put(OP, name, self.site_of(code, instruction), start, end, 0)
+        self._put(OP, name, self.site_of(code, instruction), start, self.last, 0)
 
     def viewed(self, plan: object, code: object, instruction: cython.int) -> None:
         """A view was made: there is nothing to launch."""
         if self._running() != self.thread:
-            return
+            self.turn()
         start: cython.longlong = self.entered or self.last
         self.switch(self.outside)
         self.entered = 0

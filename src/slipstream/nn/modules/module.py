@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import slipstream as ss
+from slipstream.core.vocab.dtypes import spelled
 from slipstream.nn.modules.hooks import Hooks, call_with_hooks
 from slipstream.nn.modules.registry import typename
 from slipstream.nn.parameter import Parameter
@@ -209,7 +210,7 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, dict[str, Any], Any]:
     source = kwargs.get("tensor")
     if source is not None:
         device, dtype = source.device, source.dtype
-    device, dtype = kwargs.get("device", device), kwargs.get("dtype", dtype)
+    device, dtype = kwargs.get("device", device), spelled(kwargs.get("dtype", dtype))
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise TypeError("nn.Module.to only accepts floating point or complex dtypes, but got "
                         f"desired dtype={dtype}")
@@ -221,7 +222,7 @@ def _leading(args: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
     """Device, dtype and the rest of the positional arguments of ``to``."""
     if not args:
         return None, None, ()
-    first = args[0]
+    first = spelled(args[0])
     if isinstance(first, ss.Tensor):
         return first.device, first.dtype, args[1:]
     if isinstance(first, ss.dtype):

@@ -13,6 +13,7 @@ import slipstream as ss
 from slipstream import library
 from slipstream.core.api.explain import OwnTime
 from slipstream.core.launch import door
+from slipstream.core.vocab.modes import hearing, modes
 
 
 def test_explain_tells_every_layer():
@@ -188,3 +189,36 @@ def test_what_cannot_be_implemented():
         library.impl("add", "abacus", lambda *a: a)
     with pytest.raises(TypeError):
         library.impl("add", "cpu", 3)
+
+
+def test_calls_of_other_threads_are_told_of():
+    early = threading.Event()
+
+    def late():
+        early.wait()
+        ss.ones(3) * 2.0
+
+    before = threading.Thread(target=late, name="before")
+    ss.ones(3)
+    before.start()
+
+    def both():
+        early.set()
+        before.join()
+        meanwhile = threading.Thread(target=lambda: ss.ones(4) + 1.0, name="meanwhile")
+        meanwhile.start()
+        meanwhile.join()
+        return ss.ones(5) - 1.0
+
+    found = ss.explain(both)
+    whose = {call.op: call.thread for call in found.calls if call.op != "ones"}
+    assert whose["mul"] == "before"
+    assert whose["add"] == "meanwhile"
+    assert whose["sub"] == ""
+    mul = next(call for call in found.calls if call.op == "mul")
+    assert mul.operands["self"] == "float32[3]@cpu"
+    assert ", in thread before" in str(found)
+    assert found.to_dict()["calls"][0]["thread"] in ("before", "meanwhile")
+    # Nobody listens any more.
+    assert modes.current().special == 0
+    assert hearing.count == 0

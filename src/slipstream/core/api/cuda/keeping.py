@@ -48,12 +48,15 @@ def kept_statistics() -> dict[str, Any]:
 
 
 def pack_statistics(path: Path) -> dict[str, Any]:
-    """A pack's kernels by architecture, its bytes, and how many of its kernels are damaged."""
+    """A pack's kernels by architecture, its bytes, and how many of its kernels are damaged.
+
+    ``there``: whether there is such a file; ``sound``: whether it is a pack.
+    """
     pack = Pack(path)
     counts: dict[str, int] = {}
     for each in pack.kernels():
         counts[each.arch] = counts.get(each.arch, 0) + 1
-    return {"path": str(path), "sound": pack.sound, "kernels": counts,
+    return {"path": str(path), "there": path.exists(), "sound": pack.sound, "kernels": counts,
             "nbytes": path.stat().st_size if path.exists() else 0,
             "damaged": len(pack.places) - sum(counts.values())}
 

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Operands at aligned addresses, for kernels that want them so.
 
 An order of additions must not depend on where an operand lies: what lies elsewhere is copied, and

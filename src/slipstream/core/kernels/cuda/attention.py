@@ -25,6 +25,8 @@ from slipstream.core.vocab.records import Kernel, Plan
 Ints = tuple[int, ...]
 # Heads beyond this width have their two gradients in blocks of their own.
 WIDE = 128
+# Scales whose product with a score that is left out of account, -inf, is -inf in every dtype.
+LEAST_SCALE, LARGEST_SCALE = 1e-30, 1e30
 # The kernels, and bytes of shared memory of a block that every card since sm_80 has.
 FORWARD_KERNEL, QUERY_KERNEL, KEY_KERNEL = "slip_attention", "slip_attention_queries", (
     "slip_attention_keys")
@@ -61,7 +63,7 @@ def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -
         if width <= 64:
             return Tiling(32, bands=2)
         if width <= 128:
-            return Tiling(32) if masked else Tiling(32 if roomy else 16, bands=2)
+            return Tiling(32) if masked else Tiling(32 if roomy and not drops else 16, bands=2)
         return Tiling(16, stages=1 if masked else 2)
     if width <= 64:
         return Tiling(64) if masked or (drops and not roomy) else Tiling(32, bands=2)
@@ -113,6 +115,11 @@ class Attention:
         self.sides = {"query": query, "key": key, "value": value, **sides}
         self.lined: list[Ints] = []
         self.shape, self.steps = self._walks()
+
+    @property
+    def foldable(self) -> bool:
+        """Whether the largest score times the scale is the largest of the products."""
+        return LEAST_SCALE <= self.scale <= LARGEST_SCALE
 
     @property
     def half(self) -> bool:
@@ -169,7 +176,7 @@ class Attention:
             "STAGES": tiling.stages, "APART": int(apart),
             "MASKED": ", const mask_t* mask" if kind else "",
             "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
-            "HALF": int(self.half), "FOLDED": int(self.scale > 0 and kind < 2),
+            "HALF": int(self.half), "FOLDED": int(kind < 2 and self.foldable),
             "LOG2": "log2" if double else "log2f", "LARGER": "fmax" if double else "fmaxf"}
         if not self.half:
             facts.update({"ROWS": tiling.rows, "EXP2": "exp2" if double else "exp2f"})
@@ -200,7 +207,7 @@ class Attention:
         held += rows * (padded(self.width) + more if name == FORWARD_KERNEL else lines)
         held += 0 if self.half else rows * (tiling.columns + more)
         computed = max(self.dtype.itemsize, 4)
-        numbers = 2 * tiling.stages * tiling.columns if name == KEY_KERNEL else 0
+        numbers = 3 * tiling.stages * tiling.columns if name == KEY_KERNEL else 0
         return held * self.dtype.itemsize + numbers * computed
 
     def tail(self, tiles: int) -> bytes:
@@ -214,7 +221,7 @@ class Attention:
 
 
 def forward(plan: Any, call: Any) -> Kernel:
-    """Operands: out, the rows' logarithms, query, key, value, mask; numbers: seed, base."""
+    """Operands: out, what is known of its rows, query, key, value, mask; numbers: seed, base."""
     found = Attention(plan, call, {"out": plan.out_specs[0]})
     plan.binding = found.launch(FORWARD_KERNEL, FORWARD)
     return LaunchKernel("cuda attention, tiled by hand")
@@ -229,16 +236,16 @@ class BackwardKernel(Kernel):
         self.nbytes = nbytes
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Operands: three gradients, grad, query, key, value, out, logarithms, mask."""
+        """Operands: three gradients, grad, query, key, value, out, what is known of rows, mask."""
         backend: Any = plan.backend
-        query_grad, key_grad, value_grad, grad, query, key, value, out, logs, *mask = [
+        query_grad, key_grad, value_grad, grad, query, key, value, out, rows, *mask = [
             address(tensor) for tensor in operands]
         sums = backend.scratch(self.nbytes)
         first, second = self.launches
-        backend.record(first, (query_grad, sums.address, grad, query, key, value, *mask, out, logs),
+        backend.record(first, (query_grad, sums.address, grad, query, key, value, *mask, out, rows),
                        numbers)
-        backend.record(second, (key_grad, value_grad, grad, query, key, value, *mask, logs,
-                                sums.address), numbers)
+        backend.record(second, (key_grad, value_grad, grad, query, key, value, *mask, sums.address),
+                       numbers)
 
 
 def backward(plan: Any, call: Any) -> Kernel:
@@ -248,4 +255,4 @@ def backward(plan: Any, call: Any) -> Kernel:
         "grad": call.spec("grad"), "out": call.spec("out"), "query_grad": specs[0],
         "key_grad": specs[1], "value_grad": specs[2]})
     launches = found.launch(QUERY_KERNEL, QUERIES), found.launch(KEY_KERNEL, KEYS)
-    return BackwardKernel(launches, call.spec("logsumexp").nbytes)
+    return BackwardKernel(launches, call.spec("rows").nbytes // 2 * 3)

@@ -3,18 +3,18 @@
 Forward, each block walks the keys for its queries and keeps, of every row, the largest score so far
 and the sum of weights under it (M. Milakov, N. Gimelshein, "Online normalizer calculation for
 softmax", 2018; T. Dao et al., "FlashAttention", 2022).  Backward makes the weights again from the
-saved logarithm of each row's sum: with P the weights, dP = dO V^T and D = the row sums of dO * O,
-dS = P * (dP - D); dV = P^T dO, dQ = scale dS K, dK = scale dS^T Q.  One kernel walks the keys for
-blocks of queries and leaves D, the next walks the queries for blocks of keys: nothing is added up
-by two blocks, so that the order of sums depends on sizes only.
+row's largest score and the logarithm of its sum, which are two numbers: in a row of scores near
+-1e9 the sum of both would be the first alone.  With P the weights, dP = dO V^T and D = the row sums
+of dO * O, dS = P * (dP - D); dV = P^T dO, dQ = scale dS K, dK = scale dS^T Q.  One kernel walks the
+keys for blocks of queries and leaves D, the next walks the queries for blocks of keys: nothing is
+added up by two blocks, so that the order of sums depends on sizes only.
 """
 
 from __future__ import annotations
 
-# Scores are logarithms to base 2 until the rows' sums are stored; MASK is 0, 1 (bool), 2 (added).
+# MASK is 0, 1 (bool), 2 (added).  FOLDED: a score lacks its scale until it becomes an exponent.
 COMMON = r"""
 #define LOG2_E 1.4426950408889634
-#define LN_2 0.69314718055994531
 struct slip_side { int64_t head, row, batch[RANK]; };
 struct slip_walk {
     int64_t queries, keys, heads, group, blocks, fits, threshold, mask_column;
@@ -72,16 +72,23 @@ SLIP_DEVICE wide_t slip_row_largest(wide_t x) {
     }
     return x;
 }
-// What scores are multiplied by when they become weights.
+// What scores are multiplied by when they become exponents of 2.
 SLIP_DEVICE wide_t slip_factor(const slip_walk& walk) {
-    return FOLDED ? (wide_t)(walk.scale * LOG2_E) : (wide_t)1;
+    return (wide_t)(FOLDED ? walk.scale * LOG2_E : LOG2_E);
+}
+// A weight is 2 to the score * factor - largest * factor.  Where the last product is far from 0, it
+// is rounded to more than a weight may differ by: there the largest score is taken off the others
+// before they are multiplied.
+#define NEAR_ZERO 64
+SLIP_DEVICE bool slip_is_far(wide_t largest, wide_t factor) {
+    return !HALF || fabs(largest * factor) >= NEAR_ZERO;
 }
 // Products as scores.  Rows and columns begin at `row` and `column`; BY_KEY: rows are keys.  Only
 // tiles at an edge have scores that do not count.
 template <bool BY_KEY, int N, class P>
 SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, int64_t mask_row,
                              int row, int column, bool edge) {
-    if (!FOLDED) slip_scale(tile, (wide_t)(walk.scale * LOG2_E));
+    if (!FOLDED && MASK < 2) slip_scale(tile, (wide_t)walk.scale);
     if (!MASK && !edge) return;
     const int keys = (int)walk.keys, queries = (int)walk.queries;
     if (MASK) {
@@ -107,16 +114,30 @@ SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, 
 #elif MASK == 2
             if (counts) {
                 const mask_t added = mask[at];
-                // A finite number stays one: the least is what padding is marked with.
-                const wide_t wide = MASK_WIDEN(added);
-                const wide_t turned = wide * (wide_t)LOG2_E;
-                tile.at(r, c) += turned == -INFINITY && wide != -INFINITY ? wide : turned;
+                tile.at(r, c) = FUSED(tile.at(r, c), (wide_t)walk.scale, MASK_WIDEN(added));
             }
 #endif
             if (!counts) tile.at(r, c) = -INFINITY;
         }
         // What is asked of the mask at once has to fit the registers.
         if (MASK) slip_in_turn();
+    }
+}
+template <int N> SLIP_DEVICE void slip_less(slip_tile<N>& tile, int r, wide_t base) {
+#pragma unroll
+    for (int c = 0; c < slip_tile<N>::COUNT; c++) tile.at(r, c) -= base;
+}
+// The same of columns, where not all bases are 0.
+template <int N, class P> SLIP_DEVICE void slip_less_each(slip_tile<N>& tile, P bases) {
+    bool far = false;
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < N; i += 32) far = far || bases[i] != 0;
+    if (!__any_sync(0xffffffffu, far)) return;
+#pragma unroll
+    for (int c = 0; c < slip_tile<N>::COUNT; c++) {
+        const wide_t base = bases[slip_column(c)];
+#pragma unroll
+        for (int r = 0; r < OWN; r++) tile.at(r, c) -= base;
     }
 }
 template <int N> SLIP_DEVICE void slip_keep_positive(slip_tile<N>& tile) {
@@ -180,7 +201,7 @@ _STEP = r"""
 
 FORWARD = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* key,
+slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key,
                const item_t* value MASKED, uint64_t seed, uint64_t base, const slip_walk walk) {
 """ + _OWN + r"""
     SLIP_POINTER(const item_t) own = query + (slip_start(walk, walk.query, batch, head)
@@ -216,8 +237,8 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
-        wide_t factor[OWN];
-        bool changed = false;
+        wide_t factor[OWN], lead[OWN], shift[OWN];
+        bool changed = false, far = false;
 #pragma unroll
         for (int r = 0; r < OWN; r++) {
             wide_t found = weights.at(r, 0);
@@ -227,14 +248,27 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
             }
             found = LARGER(largest[r], slip_row_largest(found));
             // Where no score counts yet, any finite number will do.
-            const wide_t shift = found == -INFINITY ? (wide_t)0 : -(found * scale);
-            factor[r] = EXP2(FUSED(largest[r], scale, shift));
+            lead[r] = found == -INFINITY ? (wide_t)0 : found;
+            factor[r] = EXP2((largest[r] - lead[r]) * scale);
             changed = changed || found != largest[r];
+            far = far || slip_is_far(lead[r], scale);
             largest[r] = found;
+            shift[r] = lead[r] * scale;
+        }
+        if (!HALF || __any_sync(0xffffffffu, far)) {
+#pragma unroll
+            for (int r = 0; r < OWN; r++) {
+                const bool own = slip_is_far(lead[r], scale);
+                slip_less(weights, r, own ? lead[r] : (wide_t)0);
+                shift[r] = own ? (wide_t)0 : shift[r];
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < OWN; r++) {
             wide_t more = 0;
 #pragma unroll
             for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
-                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, shift));
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -shift[r]));
                 more += weights.at(r, c);
             }
             total[r] = total[r] * factor[r] + more;
@@ -261,9 +295,9 @@ slip_attention(item_t* out, wide_t* logsum, const item_t* query, const item_t* k
 #pragma unroll
         for (int c = 0; c < slip_tile<DEPTH>::COUNT; c++) sum.at(r, c) *= share;
         if (threadIdx.x % LANES == 0 && slip_row(r) < left) {
-            logsum[(int64_t)pair * walk.queries + first + slip_row(r)] =
-                total[r] == 0 ? (wide_t)INFINITY
-                              : (wide_t)LN_2 * (largest[r] * scale + LOG2(total[r]));
+            const int64_t at = (int64_t)pair * walk.queries + first + slip_row(r);
+            rows[2 * at] = total[r] == 0 ? (wide_t)0 : largest[r];
+            rows[2 * at + 1] = total[r] == 0 ? (wide_t)INFINITY : LOG2(total[r]);
         }
     }
     slip_put<DEPTH>(out + (slip_start(walk, walk.out, batch, head) + first * walk.out.row),
@@ -275,7 +309,7 @@ QUERIES = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const item_t* query,
                        const item_t* key, const item_t* value MASKED, const item_t* out,
-                       const wide_t* logsum, uint64_t seed, uint64_t base, const slip_walk walk) {
+                       const wide_t* rows, uint64_t seed, uint64_t base, const slip_walk walk) {
 """ + _OWN + r"""
     SLIP_POINTER(const item_t) own = query + (slip_start(walk, walk.query, batch, head)
                                               + first * walk.query.row);
@@ -299,10 +333,13 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
 """ + _BRING + r"""    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
     slip_bring<ROWS, DEPTH>(grads, own_grad, walk.grad.row, left, OWN_DEPTH, fits);
     bring(0);
-    // D, which the other kernel wants too, and the logarithms.
+    // D, what comes off the exponents, and off the scores: the other kernel wants them too.
     slip_finish_copies();
     __syncthreads();
-    wide_t own_sum[OWN], own_log[OWN];
+    const wide_t scale = slip_factor(walk);
+    SLIP_POINTER(wide_t) own_sums = sums + 3 * pair * walk.queries + first;
+    wide_t own_sum[OWN], own_shift[OWN];
+    bool far = false;
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
         const int row = slip_row(r);
@@ -313,11 +350,22 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
                                     OWN_DEPTH, fits && slip_aligned<item_t>(out, 16));
         }
         found = slip_row_sum(found);
-        if (threadIdx.x % LANES == 0 && row < left) sums[at] = found;
         own_sum[r] = found;
-        own_log[r] = row < left ? logsum[at] * (wide_t)LOG2_E : (wide_t)INFINITY;
+        own_shift[r] = INFINITY;
+        if (row < left) {
+            const wide_t largest = rows[2 * at];
+            const bool away = slip_is_far(largest, scale);
+            far = far || away;
+            own_shift[r] = (away ? (wide_t)0 : largest * scale) + rows[2 * at + 1];
+            if (threadIdx.x % LANES == 0) {
+                own_sums[row] = found;
+                own_sums[walk.queries + row] = own_shift[r];
+                own_sums[2 * walk.queries + row] = away ? largest : (wide_t)0;
+            }
+        }
     }
-    const wide_t scale = slip_factor(walk);
+    __syncwarp();
+    far = !HALF || __any_sync(0xffffffffu, far);
     slip_tile<WIDTH> sum;
     slip_clear(sum);
     for (int step = 0; step < steps; step++) {
@@ -329,11 +377,18 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
+        if (far) {
+#pragma unroll
+            for (int r = 0; r < OWN; r++) {
+                const int row = slip_row(r);
+                slip_less(weights, r, row < left ? own_sums[2 * walk.queries + row] : (wide_t)0);
+            }
+        }
 #pragma unroll
         for (int r = 0; r < OWN; r++) {
 #pragma unroll
             for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
-                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -own_log[r]));
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -own_shift[r]));
             }
         }
 #if DROPOUT
@@ -367,7 +422,6 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                 SLIP_POINTER(const item_t) grad, SLIP_POINTER(const item_t) query,
                                 SLIP_POINTER(const item_t) key, SLIP_POINTER(const item_t) value,
                                 SLIP_POINTER(const mask_t) mask,
-                                SLIP_POINTER(const wide_t) logsum,
                                 SLIP_POINTER(const wide_t) sums, uint64_t seed, uint64_t base,
                                 const slip_walk& walk) {
     const int blocks = (int)walk.blocks, heads = (int)walk.heads, group = (int)walk.group;
@@ -380,9 +434,8 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
     const bool fits = walk.fits && slip_aligned<item_t>(query, 16)
                       && slip_aligned<item_t>(key, 16) && slip_aligned<item_t>(value, 16)
                       && slip_aligned<item_t>(grad, 16);
-    SLIP_POINTER(wide_t) logs = slip_cast<wide_t>(slip_dynamic_shared());
-    SLIP_POINTER(wide_t) own_sums = logs + STAGES * COLUMNS;
-    SLIP_POINTER(item_t) keys = slip_cast<item_t>(own_sums + STAGES * COLUMNS);
+    SLIP_POINTER(wide_t) all_sums = slip_cast<wide_t>(slip_dynamic_shared());
+    SLIP_POINTER(item_t) keys = slip_cast<item_t>(all_sums + 3 * STAGES * COLUMNS);
     SLIP_POINTER(item_t) values = keys + ROWS * LINE(WIDTH);
     SLIP_POINTER(item_t) queries = values + ROWS * LINE(DEPTH);
     SLIP_POINTER(item_t) grads = queries + STAGES * COLUMNS * LINE(WIDTH);
@@ -404,12 +457,15 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                    grad + (slip_start(walk, walk.grad, batch, other)
                                            + at * walk.grad.row),
                                    walk.grad.row, rest, OWN_DEPTH, fits);
-        const int64_t place = (int64_t)(batch * heads + other) * walk.queries + at;
+        const int64_t place = (int64_t)(batch * heads + other) * 3 * walk.queries + at;
         if (threadIdx.x < COLUMNS) {
             // Queries beyond the last have no weights, as `slip_scores` sees to.
-            const int i = threadIdx.x, to = turn * COLUMNS + i;
-            slip_copy_word(logs + to, logsum + (place + i), i < rest);
-            slip_copy_word(own_sums + to, sums + (place + i), i < rest);
+            const int i = threadIdx.x;
+#pragma unroll
+            for (int of = 0; of < 3; of++) {
+                slip_copy_word(all_sums + ((3 * turn + of) * COLUMNS + i),
+                               sums + (place + of * walk.queries + i), i < rest);
+            }
         }
     };
     slip_bring<ROWS, WIDTH>(keys, key + (slip_start(walk, walk.key, batch, head)
@@ -437,12 +493,15 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         slip_scores<true>(weights, walk, mask + (MASK ? slip_start(walk, walk.mask, batch, other)
                                                       : 0),
                           walk.mask.row, first, column, edge);
+        SLIP_POINTER(wide_t) now_sums = all_sums + 3 * turn * COLUMNS;
+        SLIP_POINTER(wide_t) shifts = now_sums + COLUMNS;
+        slip_less_each(weights, shifts + COLUMNS);
 #pragma unroll
         for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
-            const wide_t log = logs[turn * COLUMNS + slip_column(c)] * (wide_t)LOG2_E;
+            const wide_t shift = shifts[slip_column(c)];
 #pragma unroll
             for (int r = 0; r < OWN; r++) {
-                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -log));
+                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -shift));
             }
         }
 #if DROPOUT
@@ -459,7 +518,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
             slip_products<COLUMNS, DEPTH>(slopes, values, now_grads);
 #pragma unroll
             for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
-                const wide_t sum = own_sums[turn * COLUMNS + slip_column(c)];
+                const wide_t sum = now_sums[slip_column(c)];
 #pragma unroll
                 for (int r = 0; r < OWN; r++) {
                     slopes.at(r, c) = slip_slope(weights.at(r, c), slopes.at(r, c), sum,
@@ -491,23 +550,23 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 slip_attention_keys(item_t* key_grad, item_t* value_grad, const item_t* grad, const item_t* query,
-                    const item_t* key, const item_t* value MASKED, const wide_t* logsum,
-                    const wide_t* sums, uint64_t seed, uint64_t base, const slip_walk walk) {
+                    const item_t* key, const item_t* value MASKED, const wide_t* sums,
+                    uint64_t seed, uint64_t base, const slip_walk walk) {
 #if !MASK
     SLIP_POINTER(const mask_t) mask = slip_cast<const mask_t>(query);
 #endif
 #if APART
     // The sums of both would not fit the registers.
     if (blockIdx.y) {
-        slip_key_grads<true, false>(key_grad, value_grad, grad, query, key, value, mask, logsum,
-                                    sums, seed, base, walk);
+        slip_key_grads<true, false>(key_grad, value_grad, grad, query, key, value, mask, sums,
+                                    seed, base, walk);
     } else {
-        slip_key_grads<false, true>(key_grad, value_grad, grad, query, key, value, mask, logsum,
-                                    sums, seed, base, walk);
+        slip_key_grads<false, true>(key_grad, value_grad, grad, query, key, value, mask, sums,
+                                    seed, base, walk);
     }
 #else
-    slip_key_grads<true, true>(key_grad, value_grad, grad, query, key, value, mask, logsum, sums,
-                               seed, base, walk);
+    slip_key_grads<true, true>(key_grad, value_grad, grad, query, key, value, mask, sums, seed,
+                               base, walk);
 #endif
 }
 """

@@ -1,8 +1,10 @@
+# cython: annotation_typing=False
 """Matrix products by cuBLASLt, whose kernels are launched like ours.
 
-A product is captured, and where the words of the captured kernels that follow the operands'
-addresses are known, its kernels become launches with those words patched in: they enter windows,
-are replayed and patched like any kernel, and the library is never called again.
+The first time the library is called.  The second time the product is captured, and where the words
+of the captured kernels that follow the operands' addresses are known, its kernels become launches
+with those words patched in: they enter windows, are replayed and patched like any kernel, and the
+library is never called again.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from typing import Any
 
 from slipstream.core.kernels.cuda import products
 from slipstream.core.kernels.cuda.aligning import Aligner
-from slipstream.core.kernels.cuda.capturing import Library
+from slipstream.core.kernels.cuda.capturing import Library, LibraryCode
+from slipstream.core.kernels.cuda.few_rows import suits
+from slipstream.core.kernels.cuda.tiles import SHARED_STEPS, Sizes
 from slipstream.core.kernels.cuda.tuning import Tuner
-from slipstream.core.kernels.cuda.walks import address
-from slipstream.core.launch.cuda.launches import EPILOGUE
+from slipstream.core.kernels.cuda.walks import Ints, address
+from slipstream.core.launch.cuda.launches import EPILOGUE, Launch
 from slipstream.core.launch.cuda.templates import TemplateKernel
 from slipstream.core.launch.door import backend_of
 from slipstream.core.native.cublaslt import (
@@ -37,6 +41,12 @@ from slipstream.core.vocab.settings import settings
 WORKSPACE = 32 << 20
 # The capability of cards from which on they multiply a dtype.
 OLDEST = {"bfloat16": (8, 0)}
+# The most products of numbers, and elements of both operands, of a float32 product that our own
+# kernel makes in one launch before the library has made it in two; its sizes are never asked about.
+SMALL_PRODUCTS = 1 << 24
+SMALL_ELEMENTS = 1 << 18
+# Whether products of few rows are ours.
+FEW_ROWS = True
 # An auxiliary output's rows are so many elements or a multiple of it.
 AUXILIARY = 8
 
@@ -76,6 +86,9 @@ class Libraries:
 
 
 libraries = Libraries()
+# What stands for the kernels of a product that was not captured yet.
+SINGLE, FUSED = LibraryCode(0), LibraryCode(0)
+FUSED.fusion = EPILOGUE
 
 
 class Remembered:
@@ -114,33 +127,58 @@ class Own:
         return kernel, plan.binding
 
 
-class CalledKernel(Kernel):
-    """A product whose captured kernels cannot be patched: the library is called each time."""
+class FirstUse:
+    """What a product's kernel does before its launches are known.
 
-    def __init__(self, call: Call, order: tuple[int, ...], own: Own, aligner: Aligner) -> None:
-        self.name = "cuBLASLt call"
+    A length that came once may never come again, and a capture costs as much as several calls: the
+    first time the library is called, the second time it is captured.  ``code``: what is told of
+    its kernels until then; ``refused``: they cannot be patched, so that it is called each time.
+    """
+
+    def __init__(self, library: Library, call: Call) -> None:
+        self.library = library
         self.call = call
-        self.order = order
-        self.own = own
-        self.aligner = aligner
-        self.made: tuple[Kernel, Any] | None = None
+        self.code = FUSED if call.product.epilogue else SINGLE
+        self.called = False
+        self.refused = False
 
-    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Call the library on the current stream, or launch ours where a number does not fit."""
+    def __call__(self, kernel: TemplateKernel, plan: Plan, operands: tuple[Any, ...]) -> bool:
+        """Call the library on the current stream, or give the kernel its launches.
+
+        Whether the library was called.  While a user captures, it is captured at once.
+        """
         backend: Any = plan.backend
-        if any(n != 1 for n in numbers):
-            self.made = self.made or self.own(plan)
-            kernel, plan.binding = self.made
-            kernel.run(plan, operands, numbers)
-            return
-        moved = self.aligner.bring(plan, operands, ALIGNMENT)
-        a, b, d, *rest = [address(moved[place]) for place in self.order]
+        if not self.refused and (self.called or backend.queue().capture is not None):
+            launches = self.launches()
+            if launches is not None:
+                kernel.launches = launches
+                kernel.first = None
+                return False
+            self.refused = True
+        self.call_library(kernel, plan, operands)
+        self.called = True
+        return True
+
+    def launches(self) -> list[Launch] | None:
+        """The launches of the captured call; None where they cannot be patched."""
+        found = self.library.launches(self.call)
+        if self.call.product.epilogue:
+            for each in found or ():
+                each.code.fusion = EPILOGUE
+        return found
+
+    def call_library(self, kernel: TemplateKernel, plan: Plan, operands: tuple[Any, ...]) -> None:
+        """Call the library on the current stream."""
+        backend: Any = plan.backend
+        moved = kernel.aligner.bring(plan, operands, ALIGNMENT)
+        a, b, d, *rest = [address(moved[place]) for place in kernel.order]
         product = self.call.product
         bias = rest.pop(0) if product.biased else 0
         aux = rest.pop(0) if product.auxiliary else 0
         at = Addresses(a, b, d, bias, aux, backend.workspace())
-        backend.call_alone("cublasLtMatmul", lambda stream: self.call.run(at, stream))
-        self.aligner.give_back(plan, operands, moved)
+        backend.call_alone(LibraryCode.name, lambda stream: self.call.run(at, stream),
+                           "not capturable" if self.refused else "first sight")
+        kernel.aligner.give_back(plan, operands, moved)
 
 
 # -- which products the library takes ------------------------------------------------------------
@@ -262,7 +300,28 @@ def _refusal(call: Any, product: Any) -> str:
         return f"cards of capability {'.'.join(map(str, capability))} multiply no {dtype.name}"
     # The kernel is made of it next.
     call.product = product(call)
-    return call.product if isinstance(call.product, str) else ""
+    if isinstance(call.product, str):
+        return call.product
+    return ours_is_faster(call.product, specs[0])
+
+
+def ours_is_faster(product: Product, spec: Any) -> str:
+    """Why our own kernel takes less time than the library's, or an empty text.
+
+    Small exact float32 products are one launch where the library makes two; few rows of 16-bit
+    floats are read at the speed of memory.  Neither asks the library about a new size.
+    """
+    depth = product.a.rows if product.transpose_a else product.a.columns
+    sizes = Sizes(product.d.columns, product.d.rows, depth)
+    if (spec.dtype.name == "float32" and product.compute == COMPUTE["float32"]
+            and depth <= SHARED_STEPS and (sizes.rows + sizes.columns) * depth <= SMALL_ELEMENTS
+            and sizes.rows * sizes.columns * depth <= SMALL_PRODUCTS):
+        return "it is a small product of float32"
+    side_by_side = product.transpose_a and not product.transpose_b
+    if FEW_ROWS and side_by_side and suits(sizes, spec.dtype, spec.device,
+                                           (product.b.stride, product.a.stride)):
+        return "it has few rows of 16-bit floats"
+    return ""
 
 
 def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:
@@ -271,17 +330,12 @@ def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:
     library = libraries.of(backend)
     try:
         ready = Call(library.lt, product, WORKSPACE, libraries.tuner(backend))
-        launches = library.launches(ready)
     except LibraryError:
         # The library knows no algorithm for these dtypes and this epilogue.
         kernel: Kernel = own(plan, call)
         return kernel
-    for each in launches or () if product.epilogue else ():
-        each.code.fusion = EPILOGUE
-    aligner = Aligner(len(plan.out_specs))
-    if launches is None:
-        return CalledKernel(ready, order, Own(own, call), aligner)
-    return TemplateKernel("cuBLASLt", launches, order, Own(own, call), aligner)
+    return TemplateKernel("cuBLASLt", FirstUse(library, ready), order, Own(own, call),
+                          Aligner(len(plan.out_specs)))
 
 
 def matmul_refuses(call: Any) -> str:
@@ -301,7 +355,9 @@ def linear_refuses(call: Any) -> str:
 
 def linear(plan: Any, call: Any) -> Kernel:
     """input @ weight^T + bias; operands come as out, input, weight, bias."""
-    order = (2, 1, 0) if call["bias"] is None else (2, 1, 0, 3)
+    order: Ints = (2, 1, 0, 3)
+    if call["bias"] is None:
+        order = (2, 1, 0)
     return _kernel(plan, call, order, products.linear)
 
 
@@ -322,5 +378,7 @@ def addmm_activated_refuses(call: Any) -> str:
 
 def addmm_activated(plan: Any, call: Any) -> Kernel:
     """The activation of self + mat1 @ mat2; operands: (what it is taken of,) out, and these."""
-    order = (4, 3, 1, 2, 0) if len(plan.out_specs) == 2 else (3, 2, 0, 1)
+    order: Ints = (3, 2, 0, 1)
+    if len(plan.out_specs) == 2:
+        order = (4, 3, 1, 2, 0)
     return _kernel(plan, call, order, products.addmm_activated)

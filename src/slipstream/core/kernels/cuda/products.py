@@ -10,8 +10,9 @@ from math import prod
 from typing import Any
 
 from slipstream.core.kernels.cuda import elements
-from slipstream.core.kernels.cuda.tiles import SIZES, Product, Sizes, tiled
-from slipstream.core.kernels.cuda.walks import Ints, divider, merged, place_type
+from slipstream.core.kernels.cuda.few_rows import few_rows, suits
+from slipstream.core.kernels.cuda.tiles import DEEPEST, SIZES, Product, Sizes, tiled
+from slipstream.core.kernels.cuda.walks import NARROW, Ints, divider, merged, place_type
 from slipstream.core.shapes.broadcast import broadcast_strides
 from slipstream.core.vocab.records import Kernel
 
@@ -44,10 +45,28 @@ _PLACE = """
         }
     }
 """
-_LEFT = """const item_t item = left[left_start + row * walk.left_row + k * walk.left_k];
-                value = WIDEN(item);"""
-_RIGHT = """const item_t item = right[right_start + k * walk.right_k + column * walk.right_column];
-                value = WIDEN(item);"""
+# How far a thread's elements lie from where a slab begins is the same for all slabs.
+_BEFORE = """
+    far_t left_far[ROWS * DEPTH / THREADS], right_far[COLUMNS * DEPTH / THREADS];
+#pragma unroll
+    for (int n = 0; n < ROWS * DEPTH / THREADS; n++) {
+        const int i = threadIdx.x + n * THREADS;
+        left_far[n] = (far_t)(first_row + LEFT_LINE(i)) * (far_t)walk.left_row
+                      + LEFT_STEP(i) * (far_t)walk.left_k;
+    }
+#pragma unroll
+    for (int n = 0; n < COLUMNS * DEPTH / THREADS; n++) {
+        const int i = threadIdx.x + n * THREADS;
+        right_far[n] = (far_t)(first_column + RIGHT_LINE(i)) * (far_t)walk.right_column
+                       + RIGHT_STEP(i) * (far_t)walk.right_k;
+    }
+"""
+_EACH = """
+        const item_t* left_slab = left + (left_start + (int64_t)slab * walk.left_k);
+        const item_t* right_slab = right + (right_start + (int64_t)slab * walk.right_k);
+"""
+_LEFT = "const item_t item = left_slab[left_far[n]]; value = WIDEN(item);"
+_RIGHT = "const item_t item = right_slab[right_far[n]]; value = WIDEN(item);"
 _STORE = "out[out_start + row * walk.out_row + column * walk.out_column] = NARROW(total);"
 _STORE_SUM = """const item_t addend = added[added_start + row * walk.added_row
                                         + column * walk.added_column];
@@ -171,7 +190,11 @@ def _result(strides: Ints, lead: int, vector: bool, column: bool) -> Factor:
 def _head(dtype: Any, found: Geometry) -> str:
     largest = max(found.rows, found.columns, found.depth) * 2
     count = max(largest, found.rows * found.columns * prod(found.batch))
-    return f"{elements.typed(dtype)}{place_type(count)}#define RANK {len(found.batch)}\n{_WALK}"
+    reach = max(found.rows * abs(found.left.first) + DEEPEST * abs(found.left.second),
+                found.columns * abs(found.right.second) + DEEPEST * abs(found.right.first))
+    far = "int32_t" if reach < NARROW else "int64_t"
+    return (f"{elements.typed(dtype)}{place_type(count)}typedef {far} far_t;\n"
+            f"#define RANK {len(found.batch)}\n{_WALK}")
 
 
 def _kernel(plan: Any, found: Geometry, text: dict[str, Any],
@@ -181,11 +204,16 @@ def _kernel(plan: Any, found: Geometry, text: dict[str, Any],
              "store": _STORE, "head": "", **text}
     parts["head"] = _head(plan.out_spec.dtype, found) + parts["head"]
     product = Product(
-        name="product", left=_LEFT, right=_RIGHT, locate=_LOCATE, place=_PLACE,
+        name="product", left=_LEFT, right=_RIGHT, locate=_LOCATE, place=_PLACE, before=_BEFORE,
+        each=_EACH,
         left_along_k=found.left.second == 1 or found.left.first != 1,
         right_along_k=found.right.second != 1 and found.right.first == 1, **parts)
     sizes = Sizes(found.rows, found.columns, found.depth, prod(found.batch))
-    return tiled(plan, product, sizes, found.words(), numbers)
+    lines = found.left.first, found.right.second
+    side_by_side = found.left.second == found.right.first == 1
+    made = few_rows if side_by_side and suits(
+        sizes, plan.out_spec.dtype, plan.out_spec.device, lines) else tiled
+    return made(plan, product, sizes, found.words(), numbers)
 
 
 def matmul(plan: Any, call: Any) -> Kernel:

@@ -109,6 +109,7 @@ class ProgramKernel(LaunchKernel):
         if self.maps:
             if self.has_rows and reduced:
                 domain, strides = self._mapped(domain, reduced, strides)
+            domain = self._written(domain, strides)
             return None if 0 in domain else map_space(domain, strides)
         space = space_of(self.reduction, domain, reduced if self.has_rows else (), strides)
         if space.rows == 0 or (space.length == 0 and not self._has_lines()):
@@ -155,6 +156,12 @@ class ProgramKernel(LaunchKernel):
         kept = [dim for dim in range(len(domain)) if dim not in reduced]
         return (tuple([domain[dim] for dim in kept]),
                 [tuple([steps[dim] for dim in kept]) for steps in strides])
+
+    def _written(self, domain: Ints, strides: Sequence[Ints]) -> Ints:
+        """The domain without the repetitions of places that a fill with a number may write."""
+        outputs = strides[:len(self.program.outputs)]
+        return tuple([1 if size > 1 and not any([steps[dim] for steps in outputs]) else size
+                      for dim, size in enumerate(domain)])
 
     def _launch(self, plan: AnyPlan, words: Words, shape: Shape, inner: int) -> Launch:
         """A launch of a plan's kernel; ``shape``: sizes of grid and block, shared memory."""

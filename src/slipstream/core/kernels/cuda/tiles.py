@@ -2,8 +2,10 @@
 
 out[row, column] = the sum over k of left(row, k) * right(k, column).  A block makes a tile of the
 result: it loads slabs of both sides into shared memory and every thread sums a few elements, in
-the order of k, each step rounded once (fma).  A long sum whose result is small is cut into parts
-by k, which a second kernel adds in order.  Tiles and parts depend on sizes only.
+the order of k, each step rounded once (fma).  Where tiles are few, the warps of a block share the
+steps of a slab and their sums are joined in the block, so that one launch fills the card; a longer
+sum is cut into parts by k, which a second kernel adds in order.  Tiles, groups and parts depend on
+sizes and dtypes only.
 """
 
 from __future__ import annotations
@@ -26,30 +28,59 @@ from slipstream.core.vocab.records import Kernel, Plan
 FEW = 128
 SHORTEST = 64
 MOST_PARTS = 64
+# The most steps of a sum that the groups of one block share, of numbers of so many bytes.
+SHARED_STEPS = 1024
+SHARED_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Rows and columns of a tile, and of it those of a thread; 256 threads."""
+    """Rows and columns of a tile, and of it those of a thread; 256 threads.
+
+    ``depth``: steps of a slab; ``groups``: of threads, each of which makes the whole tile from its
+    share of a slab's steps.
+    """
 
     rows: int
     columns: int
     own_rows: int
     own_columns: int
     depth: int = 16
+    groups: int = 1
 
 
 WHOLE = Tile(64, 64, 4, 4)
 FLAT = Tile(16, 64, 1, 4)
 TALL = Tile(64, 16, 4, 1)
 SMALL = Tile(16, 16, 1, 1)
+# A warp has the whole tile: each word that it reads serves four products.
+SHARED = Tile(16, 32, 4, 4, 64, 8)
+# Steps of the deepest slab.
+DEEPEST = 128
 
 
-def tile_of(rows: int, columns: int) -> Tile:
-    """The tile for a result of this size."""
-    if rows <= 24:
-        return SMALL if columns <= 24 else FLAT
-    return TALL if columns <= 24 else WHOLE
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Rows, columns, steps of the sums, and how many such products."""
+
+    rows: int
+    columns: int
+    depth: int
+    batches: int = 1
+
+    def tiles(self, tile: Tile) -> int:
+        """How many tiles the results have."""
+        return blocks(self.rows, tile.rows) * blocks(self.columns, tile.columns) * self.batches
+
+
+def tile_of(sizes: Sizes, itemsize: int) -> Tile:
+    """The tile for results of this size, whose sums are numbers of ``itemsize`` bytes."""
+    if sizes.rows <= 24:
+        tile = SMALL if sizes.columns <= 24 else FLAT
+    else:
+        tile = TALL if sizes.columns <= 24 else WHOLE
+    shares = itemsize <= SHARED_BYTES and tile.depth < sizes.depth <= SHARED_STEPS
+    return SHARED if shares and sizes.tiles(tile) < FEW else tile
 
 
 # ALONG_K: consecutive threads load along k, else along rows or columns.
@@ -59,6 +90,7 @@ _TILES = """
 #define OWN_ROWS {tile.own_rows}
 #define OWN_COLUMNS {tile.own_columns}
 #define DEPTH {tile.depth}
+#define GROUPS {tile.groups}
 #define THREADS 256
 #define ACROSS (COLUMNS / OWN_COLUMNS)
 #define DOWN (ROWS / OWN_ROWS)
@@ -81,7 +113,8 @@ _BODY = """
     __shared__ wide_t lefts[DEPTH][ROWS + 1];
     __shared__ wide_t rights[DEPTH][COLUMNS + 1];
     const place_t first_row = tile / across * ROWS, first_column = tile % across * COLUMNS;
-    const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
+    const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS % DOWN;
+    const int group = threadIdx.x / (ACROSS * DOWN);
     const place_t rows = (place_t)walk.rows, columns = (place_t)walk.columns;
     const place_t start = (place_t)(blockIdx.y * walk.part);
     const place_t end = (place_t)slip_least(walk.depth, start + walk.part);
@@ -89,7 +122,9 @@ _BODY = """
     wide_t sum[OWN_ROWS][OWN_COLUMNS] = {};
     // What a thread loads of the next slab, while it computes with this one.
     wide_t next_left[ROWS * DEPTH / THREADS], next_right[COLUMNS * DEPTH / THREADS];
+    BEFORE
     auto fetch = [&](place_t slab) {
+        EACH
 #pragma unroll
         for (int n = 0; n < ROWS * DEPTH / THREADS; n++) {
             const int i = threadIdx.x + n * THREADS;
@@ -122,7 +157,8 @@ _BODY = """
         __syncthreads();
         fetch(slab + DEPTH);
 #pragma unroll
-        for (int step = 0; step < DEPTH; step++) {
+        for (int own = 0; own < DEPTH / GROUPS; own++) {
+            const int step = group * (DEPTH / GROUPS) + own;
             wide_t a[OWN_ROWS], b[OWN_COLUMNS];
 #pragma unroll
             for (int i = 0; i < OWN_ROWS; i++) a[i] = lefts[step][y + i * DOWN];
@@ -136,6 +172,27 @@ _BODY = """
         }
         __syncthreads();
     }
+#if GROUPS > 1
+    // The groups' sums of each element, joined in their order.
+    __shared__ wide_t joined[GROUPS][ROWS * COLUMNS];
+#pragma unroll
+    for (int i = 0; i < OWN_ROWS; i++) {
+#pragma unroll
+        for (int j = 0; j < OWN_COLUMNS; j++)
+            joined[group][(y + i * DOWN) * COLUMNS + x + j * ACROSS] = sum[i][j];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < ROWS * COLUMNS / THREADS; n++) {
+        const int each = threadIdx.x + n * THREADS;
+        const place_t row = first_row + each / COLUMNS, column = first_column + each % COLUMNS;
+        if (row >= rows || column >= columns) continue;
+        wide_t total = joined[0][each];
+#pragma unroll
+        for (int g = 1; g < GROUPS; g++) total = PLUS(total, joined[g][each]);
+        STORE
+    }
+#else
 #pragma unroll
     for (int i = 0; i < OWN_ROWS; i++) {
         const place_t row = first_row + y + i * DOWN;
@@ -148,6 +205,7 @@ _BODY = """
             STORE
         }
     }
+#endif
 """
 # blockIdx.x: the tile of a batch or group, y: the part.
 _KERNEL = """
@@ -191,7 +249,9 @@ class Product:
     ``head`` names types and ``slip_walk``.  ``out``, ``sides`` and ``extra`` declare pointers: the
     result and what only ``store`` reads, both sides, and again what only ``store`` reads.
     ``left`` and ``right`` set ``value`` from (row, k) and (k, column) of ``batch``; ``store``
-    stores ``total`` at (row, column); ``locate`` and ``place`` come before them.
+    stores ``total`` at (row, column); ``locate`` and ``place`` come before them.  ``before`` comes
+    before all slabs and ``each`` before one that begins at step ``slab``; ``left`` and ``right``
+    load number ``n`` of a thread's elements of it.
     """
 
     name: str
@@ -205,6 +265,8 @@ class Product:
     numbers: str = ""
     locate: str = ""
     place: str = ""
+    before: str = ""
+    each: str = ""
     left_along_k: bool = True
     right_along_k: bool = False
 
@@ -214,27 +276,18 @@ class Product:
         return bool(self.extra) or "," in self.out
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Rows, columns, steps of the sums, and how many such products."""
-
-    rows: int
-    columns: int
-    depth: int
-    batches: int = 1
-
-
 def parts_of(sizes: Sizes, tile: Tile) -> int:
     """In how many parts the sums are cut."""
-    tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
-    if tiles >= FEW or sizes.depth < 4 * SHORTEST:
+    tiles = sizes.tiles(tile)
+    if tiles >= FEW or sizes.depth < 4 * SHORTEST or tile.groups > 1:
         return 1
     return min(blocks(2 * FEW, tiles), sizes.depth // SHORTEST, MOST_PARTS)
 
 
 def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     """The kernel of the tiles, storing results or parts."""
-    body = _BODY.replace("STORE", _STORE_PART if parts else product.store)
+    body = _BODY.replace("BEFORE", product.before).replace("EACH", product.each)
+    body = body.replace("STORE", _STORE_PART if parts else product.store)
     body = body.replace("{ LEFT }", "{ " + product.left + " }")
     body = body.replace("{ RIGHT }", "{ " + product.right + " }")
     text = _KERNEL.replace("NAME", product.name).replace("SIDES", product.sides)
@@ -287,7 +340,8 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     """The kernel of a product; ``geometry`` follows the sizes in the tail."""
     name = f"cuda {product.name}"
     device = plan.out_spec.device
-    tile = tile_of(sizes.rows, sizes.columns)
+    itemsize = COMPUTED_BYTES[plan.out_spec.dtype.compute]
+    tile = tile_of(sizes, itemsize)
     parts = parts_of(sizes, tile)
     # A part ends where a slab does.
     part = blocks(blocks(sizes.depth, parts), tile.depth) * tile.depth
@@ -295,14 +349,12 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     elements = sizes.rows * sizes.columns * sizes.batches
     if not elements:
         return LaunchKernel(name)
-    tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
-    first = make_launch(code_of(product, tile, parts > 1), device, (tiles, parts), THREADS,
-                        tail=tail, numbers=numbers if parts == 1 else ())
+    first = make_launch(code_of(product, tile, parts > 1), device, (sizes.tiles(tile), parts),
+                        THREADS, tail=tail, numbers=numbers if parts == 1 else ())
     if parts == 1:
         plan.binding = first
         return LaunchKernel(name)
     second = launch(join_of(product), device, elements, tail, numbers=numbers)
-    itemsize = COMPUTED_BYTES[plan.out_spec.dtype.compute]
     return TiledKernel(name, (first, second), product.out.count("*"), elements * parts * itemsize)
 
 

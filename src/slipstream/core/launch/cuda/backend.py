@@ -214,17 +214,17 @@ class CudaBackend(Backend):
         self.enter()
         return self.counters.of(queue.number, queue.stream)
 
-    def call_alone(self, name: str, call: Any) -> None:
+    def call_alone(self, name: str, call: Any, reason: str = "not capturable") -> None:
         """Make a library call that no window can hold: ``call(stream)``."""
         queue = self.queue()
         if queue.capture is not None:
             queue.capture.library(queue, name, call)
             return
-        queue.send("not capturable")
+        queue.send(reason)
         self.enter()
         self.counts.launches += 1
         queue.sequence += 1
-        self.counts.alone("not capturable", [Named(name)])
+        self.counts.alone(reason, [Named(name)])
         call_timed(queue, name, call)
 
     def error_slot(self) -> int:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Kernels from source: compiled once, kept on disk, loaded once a device.
 
 A cubin is kept under the hash of everything that made it: prelude and source, options, the

@@ -13,6 +13,7 @@ from slipstream.core.launch.waiting import host_waits
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, Driver, DriverError
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.ring import COPYING, HOST_COPY, Ring
 
 # A piece of pinned memory; a larger copy goes in several.
 PIECE = 4 << 20
@@ -30,6 +31,48 @@ class Piece:
             driver.free_host(self.address)
             raise
         self.used = False
+
+
+class Moving:
+    """A scope in which the host copies ``nbytes``: its time is that of copies in a profile.
+
+    What it waits for inside is still a wait.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.ring: Ring | None = None
+        self.layer = 0
+        self.start = 0
+
+    def __enter__(self) -> None:
+        ring = self.ring = modes.ring
+        if ring is not None:
+            self.layer = ring.switch(COPYING)
+            self.start = ring.now()
+
+    def __exit__(self, *failure: object) -> None:
+        ring = self.ring
+        if ring is None:
+            return
+        state = modes.current()
+        ring.write(HOST_COPY, ring.name_of("pageable copy"),
+                   ring.site_of(state.code, state.instruction), self.start, ring.now(),
+                   self.nbytes)
+        ring.switch(self.layer)
+
+
+def move(target: int, source: int, nbytes: int) -> None:
+    """Move bytes of the host."""
+    ctypes.memmove(target, source, nbytes)
+    charge(nbytes)
+
+
+def charge(nbytes: int) -> None:
+    """Let the simulated host's clock tell of moved bytes."""
+    ring = modes.ring
+    if ring is not None and ring.virtual is not None:
+        ring.virtual.moved(nbytes)
 
 
 class Staging:
@@ -76,9 +119,11 @@ class Staging:
         with self.lock:
             for start in range(0, source.size, PIECE):
                 part = source[start:start + PIECE]
-                piece = self.piece()
-                ctypes.memmove(piece.address, part.ctypes.data, part.size)
-                self.copy(piece, target + start, piece.address, part.size, (TO_DEVICE, stream))
+                with Moving(part.size):
+                    piece = self.piece()
+                    move(piece.address, part.ctypes.data, part.size)
+                    self.copy(piece, target + start, piece.address, part.size,
+                              (TO_DEVICE, stream))
 
     def read(self, source: int, nbytes: int, stream: int) -> bytes:
         """Bytes of the device, once the stream has written them."""
@@ -90,7 +135,10 @@ class Staging:
                 piece = self.piece()
                 self.copy(piece, piece.address, source, nbytes, (TO_HOST, stream))
                 self.driver.wait_event(piece.event)
-                return ctypes.string_at(piece.address, nbytes)
+                with Moving(nbytes):
+                    data = ctypes.string_at(piece.address, nbytes)
+                    charge(nbytes)
+                return data
         held = bytearray(nbytes)
         self.read_into((ctypes.c_char * nbytes).from_buffer(held), source, nbytes, stream)
         return bytes(held)
@@ -114,4 +162,5 @@ class Staging:
         """Wait for a piece's copy and move its bytes to where they belong."""
         piece, start, size = flying
         self.driver.wait_event(piece.event)
-        ctypes.memmove(target + start, piece.address, size)
+        with Moving(size):
+            move(target + start, piece.address, size)

@@ -6,6 +6,7 @@ from slipstream.core.vocab.records cimport Kernel, Plan, Spec, Storage, TensorBa
 
 cdef class TemplateKernel(Kernel):
     cdef public list launches
+    cdef public object first
     cdef public tuple order
     cdef public size_t alignment
     cdef public object aligner

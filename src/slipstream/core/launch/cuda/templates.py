@@ -18,12 +18,15 @@ __all__ = ["CudaBackend", "Launch", "Plan", "Queue", "Spec", "Storage", "Templat
 class TemplateKernel(Kernel):
     """The launches of a library call.
 
-    ``order``: which operands the argument words are, before the stream's workspace; a run-time
-    number that is not 1 goes to ``own``, a kernel of ours with its binding; operands whose address
-    is no multiple of ``alignment`` are replaced by ``aligner``'s copies.
+    ``first(kernel, plan, operands)`` stands for ``launches`` until they are made: it calls the
+    library, or makes them and returns False.  ``order``: which operands the argument words are,
+    before the stream's workspace; a run-time number that is not 1 goes to ``own``, a kernel of ours
+    with its binding; operands whose address is no multiple of ``alignment`` are replaced by
+    ``aligner``'s copies.
     """
 
-    launches: list[Launch]
+    launches: list[Any]
+    first: Any
     order: tuple[int, ...]
     alignment: int
     aligner: Any
@@ -31,10 +34,11 @@ class TemplateKernel(Kernel):
     own: Kernel | None
     own_binding: Any
 
-    def __init__(self, name: str, launches: list[Launch], order: tuple[int, ...],
-                 make_own: Any, aligner: Any) -> None:
+    def __init__(self, name: str, first: Any, order: tuple[int, ...], make_own: Any,
+                 aligner: Any) -> None:
         self.name = name
-        self.launches = launches
+        self.launches = [first]
+        self.first = first
         self.order = order
         self.alignment = 16
         self.aligner = aligner
@@ -45,19 +49,21 @@ class TemplateKernel(Kernel):
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the library's kernels, or ours where a number does not fit."""
         backend: CudaBackend = plan.backend  # type: ignore[assignment]
-        queue: Queue = backend.queue()
         tensor: TensorBase
         storage: Storage
         fits: cython.bint = True
+        for number in numbers:
+            if number != 1:
+                self.run_own(plan, operands, numbers)
+                return
+        if self.first is not None and self.first(self, plan, operands):
+            return
+        queue: Queue = backend.queue()
         for operand in operands:
             tensor = operand
             storage = tensor.storage
             if (storage.address + tensor.offset * tensor.spec.itemsize) % self.alignment:
                 fits = False
-        for number in numbers:
-            if number != 1:
-                self.run_own(plan, operands, numbers)
-                return
         space: cython.size_t = backend.workspace()
         moved: tuple = operands if fits else self.aligner.bring(plan, operands, self.alignment)
         for launch in self.launches:

@@ -19,6 +19,7 @@ from slipstream.core.vocab.operands import bytes_of
 from slipstream.core.vocab.records import Plan
 from slipstream.core.vocab.ring import (
     COPY,
+    COPYING,
     DRIVER,
     ESTIMATED,
     FILL,
@@ -239,7 +240,7 @@ class Timer:
         if self.driver is None:
             self.attach(driver)
         _, _, nbytes, kind, stream = arguments
-        layer, where = self.ring.switch(DRIVER), self.place_of(stream)
+        layer, where = self.ring.switch(COPYING), self.place_of(stream)
         begun = Begun(layer, self.ring.now(), 0 if self.told else self.mark(stream, where))
         driver.copy(*arguments)
         state = modes.current()
@@ -335,7 +336,9 @@ class Timer:
         if self.told:
             self.driver.tell_work(None)
             return
-        self.resolve()
+        # After an error of a kernel the driver has no times to tell.
+        with contextlib.suppress(DriverError):
+            self.resolve()
         self.lost += sum(len(span.parts.rows) for span in self.pending)
         left = [clock.base for clock in self.clocks.values()]
         left += [event for events in self.free.values() for event in events]

@@ -11,6 +11,8 @@ from typing import Any
 
 # Microseconds of a Python line that calls an op, and of the road from there to the launch.
 PYTHON_TIME, DISPATCH_TIME = 2.0, 1.0
+# Bytes a microsecond that the host moves between pageable and pinned memory.
+MOVED = 6e3
 
 
 class HostClock:
@@ -30,3 +32,7 @@ class HostClock:
     def dispatched(self) -> None:
         """The call has its plan and its memory."""
         self.schedule.now += DISPATCH_TIME
+
+    def moved(self, nbytes: int) -> None:
+        """The host moved bytes between pageable and pinned memory."""
+        self.schedule.now += nbytes / MOVED
