@@ -84,7 +84,8 @@ def drop_plans(op: Op) -> None:
     op.lists.clear()
 
 
-# Types of static arguments that a short key holds as they are.
+# Types of static arguments that a short key holds as they are.  A float stands beside its type, as
+# an int may equal it; zero, which has two signs, and nan, which equals nothing, in full keys alone.
 _KEYED = (tuple, str, DType)
 
 
@@ -345,11 +346,8 @@ class Op(OpCore):
         tensor: TensorBase
         if n > 5 or self.device_at >= 0:
             return None
-        second: object = None
-        third: object = None
-        fourth: object = None
-        fifth: object = None
-        part: object = None
+        part: Any = None
+        second = third = fourth = fifth = part
         # Backwards, so that the last one met is the first.
         for i in range(n - 1, -1, -1):
             fifth, fourth, third, second = fourth, third, second, part
@@ -366,18 +364,14 @@ class Op(OpCore):
                 part = value
             elif i < self.count and self.kinds[i] == STATIC and type(value) in _KEYED:
                 part = value
-            elif (i < self.count and self.kinds[i] == STATIC and type(value) is float
-                  and value > 0.0):
-                # Not what equals it as an int; zero has two signs, and nan equals nothing.
+            elif i < self.count and self.kinds[i] == STATIC and type(value) is float and value > 0:
                 part = (float, value)
             elif i < self.count and self.kinds[i] == TENSORS and type(value) in (list, tuple):
                 part, wants = self._specs(value, state.grad_enabled)
                 flags |= wants << i
             else:
                 return None
-        if n == 1:
-            return flags, part
-        return n, flags, part, second, third, fourth, fifth
+        return (flags, part) if n == 1 else (n, flags, part, second, third, fourth, fifth)
 
     def _key(self, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
         n: cython.Py_ssize_t = self.count
