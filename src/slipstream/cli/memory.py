@@ -23,6 +23,8 @@ from slipstream.core.api.tables import size
 SUMMARY = "run a script and say which lines held its memory at the peak"
 # A line that holds this part of the peak is worth a word.
 MUCH = 0.5
+# Fewer bytes are not worth a word.
+WORTH = 64 << 10
 # From so many blocks on a line looks like a list that grows.
 MANY = 100
 # Part of what is reserved that may be cached without a word, and the least that is worth one.
@@ -82,7 +84,7 @@ def device_facts(timeline: Any, now: MemoryReport) -> dict[str, Any]:
 def advice(facts: dict[str, Any], peak: list[HolderRow], left: list[HolderRow]) -> list[str]:
     """What could be done with less, a sentence each."""
     lines = []
-    if peak and peak[0].nbytes >= MUCH * facts["peak"]:
+    if peak and peak[0].nbytes >= max(MUCH * facts["peak"], WORTH):
         top = peak[0]
         lines.append(f"{top.place}: `{top.expression}` held {size(top.nbytes)} of the peak of "
                      f"{size(facts['peak'])}: smaller batches or a narrower dtype there shrink "

@@ -26,8 +26,20 @@ QUIET_NS, QUIET_TIMES = 20_000, 16
 SLACK_NS = 2_000
 # Layers of the host that are not launching.
 NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
-# Reasons to launch alone that are worth a word however few launches they concern.
+# Reasons to launch alone that are worth a word where they concern a launch in so many; others where
+# they concern half.
+FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
+# Layers of the host that every call of an op takes time in.
+CALLING = ("Python", "dispatch", "allocation")
+# Reasons to launch alone that go away with the mend, and what a launch in a graph takes of the host
+# as a part of one by itself.
+MENDABLE = ("exported storage", "wait", "too short", "copy")
+GRAPHED = 0.2
+# Launches of a window that nothing cuts short, about.
+FULL = 32
+# A smaller gain is not worth a word.
+LEAST_GAIN = 1.15
 # How a line hands out a tensor's memory, and how that is said.
 HANDED = (
     (re.compile(r"([A-Za-z_][\w.]*)\.(?:data_ptr|untyped_storage)\("), "its address is taken"),
@@ -44,7 +56,8 @@ class Diagnosis:
 
     ``bound``: launch, GPU, wait, copy, data, or host where no card worked; ``parts``: ns of each;
     ``span``: ns from the first to the last event; ``busy``: ns in which the card did anything;
-    ``verdict``: one sentence with the mend; ``alone``: launches that were not replayed, by reason.
+    ``verdict``: one sentence with the mend; ``alone``: launches that were not replayed, by reason;
+    ``gain``: how many times as fast the program would be after the mend, as far as can be reckoned.
     """
 
     bound: str
@@ -56,6 +69,7 @@ class Diagnosis:
     verdict: str = ""
     waits: list[tuple[str, str, int, int]] = field(default_factory=list)
     alone: dict[str, int] = field(default_factory=dict)
+    gain: float = 1.0
 
     def share(self, part: str) -> float:
         """A part's share of the time."""
@@ -201,10 +215,70 @@ def waits_by_line(recording: Recording) -> list[tuple[str, str, int, int]]:
 
 # -- sentences -----------------------------------------------------------------------------------
 def sentence(recording: Recording, found: Diagnosis) -> str:
-    """The verdict with the mend."""
-    return {"launch": launch_sentence, "GPU": gpu_sentence, "wait": wait_sentence,
+    """The verdict with the mend, and what it would gain where that can be reckoned."""
+    text = {"launch": launch_sentence, "GPU": gpu_sentence, "wait": wait_sentence,
             "copy": copy_sentence, "data": data_sentence, "host": host_sentence,
             }[found.bound](recording, found)
+    found.gain = found.span / max(mended(recording, found), 1)
+    if found.gain <= LEAST_GAIN:
+        return text
+    # How much of copies and loading is left is the program's affair.
+    most = "at most about" if found.bound in ("copy", "data") else "about"
+    return f"{text}; then it would be {most} {found.gain:.1f} times as fast"
+
+
+def mended(recording: Recording, found: Diagnosis) -> float:
+    """ns that the same work would take after the mend: those of the slower of host and card.
+
+    The host saves what the mend takes away (waits and copies; loading; what launches cost more
+    alone than in graphs), the card the copies.
+    """
+    layers = recording.layers
+    host = float(sum(layers.values()))
+    moved = (layers.get("waits", 0) + layers.get("copies", 0) + reading_cost(recording)
+             + short_cost(recording))
+    saved = alone_cost(recording, found)
+    least = {"launch": host - saved, "wait": host - moved - saved, "copy": host - moved - saved,
+             "data": host - found.parts["data"]}.get(found.bound)
+    if least is None:
+        return float(found.span)
+    card = found.busy - (found.parts["copy"] if found.bound == "copy" else 0)
+    return max(least, card, 0.0)
+
+
+def reading_cost(recording: Recording) -> float:
+    """ns of the host for ops on it, such as reading an element, at the lines that wait."""
+    lines = {(event.file, event.line) for event in recording.of("wait")}
+    mine = sum((event.file, event.line) in lines and recording.plans[event.plan].device == "cpu"
+               for event in recording.of("op") if event.plan in recording.plans)
+    layers = recording.layers
+    each = sum(layers.get(name, 0) for name in CALLING) / max(recording.calls, 1)
+    return mine * each + (layers.get("host kernels", 0) if mine else 0)
+
+
+def short_cost(recording: Recording) -> float:
+    """ns of the host that windows took more because they were sent before they were full."""
+    replays = [event for event in recording.of("send") if event.replayed]
+    launches = sum(event.value for event in replays)
+    spent = sum(event.end - event.start for event in replays)
+    return max(spent * (1 - launches / FULL / max(len(replays), 1)), 0.0)
+
+
+def alone_cost(recording: Recording, found: Diagnosis) -> float:
+    """ns of the host that launches took more because they went alone, for what can be mended.
+
+    What a replayed one takes is measured where there are any; else it is a small part of it.
+    """
+    spent = {True: 0, False: 0}
+    count = {True: 0, False: 0}
+    for event in recording.of("send"):
+        if event.replayed or event.name in MENDABLE:
+            spent[event.replayed] += event.end - event.start
+            count[event.replayed] += event.value
+    if not count[False]:
+        return 0.0
+    each = spent[True] / count[True] if count[True] else GRAPHED * spent[False] / count[False]
+    return max(spent[False] - each * count[False], 0.0)
 
 
 def percent(value: float) -> str:
@@ -219,7 +293,8 @@ def launch_sentence(recording: Recording, found: Diagnosis) -> str:
     text = (f"launch-bound: {found.launches:,} launches, "
             f"{cost / 1000 / max(found.launches, 1):.1f} µs of host time each")
     alone = {reason: count for reason, count in found.alone.items()
-             if reason in BLAMED or (reason != "first sight" and 2 * count > found.launches)}
+             if (reason in BLAMED and FEW * count >= found.launches)
+             or (reason != "first sight" and 2 * count > found.launches)}
     if not alone:
         if found.replayed < found.launches / 2:
             return (f"{text}; {found.launches - found.replayed:,} were seen for the first time: "

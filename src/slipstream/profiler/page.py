@@ -215,4 +215,4 @@ def summary(recording: Recording) -> dict[str, Any]:
             "replayed": found.replayed, "busy": found.busy / found.span,
             "parts": dict(found.parts), "alone": dict(found.alone),
             "layers": dict(recording.layers), "calls": recording.calls,
-            "dropped": recording.dropped}
+            "dropped": recording.dropped, "gain": found.gain, "span": found.span}

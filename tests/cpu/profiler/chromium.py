@@ -127,9 +127,9 @@ class Browser:
         self.ask("Emulation.setEmulatedMedia",
                  features=[{"name": "prefers-color-scheme", "value": name}])
 
-    def shot(self, path: Path) -> None:
-        """Write a picture of the whole page."""
-        data = self.ask("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+    def shot(self, path: Path, whole: bool = True) -> None:
+        """Write a picture of the whole page, or of what the window shows."""
+        data = self.ask("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))
 
 

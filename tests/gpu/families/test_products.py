@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,43 @@ def test_few_rows_of_narrow_floats(dtype: Any, size: tuple[int, int, int]) -> No
     seen = ss.explain(lambda: tensor(a, "cuda") @ tensor(b, "cuda").t())
     (kernel,) = seen.calls[-1].plan.launches
     assert "slip_steps" in kernel.source
+
+
+# Rows, steps, columns: every tile, and ends of tiles and slabs.
+HALVES = ((24, 8, 16), (17, 72, 40), (40, 200, 96), (700, 64, 264), (1600, 24, 520))
+
+
+def by_matrix_instructions(call: Callable[[], Any]) -> bool:
+    """Whether the call's last kernel is a tiled product of 16-bit floats."""
+    (kernel,) = ss.explain(call).calls[-1].plan.launches
+    return "slip_slab" in kernel.source
+
+
+@pytest.mark.parametrize("size", HALVES)
+@pytest.mark.parametrize("dtype", [ss.float16, ss.bfloat16])
+def test_narrow_floats_however_they_lie(dtype: Any, size: tuple[int, int, int]) -> None:
+    m, k, n = size
+    a, b, c = numbers(24, (m, k), dtype), numbers(25, (k, n), dtype), numbers(26, n, dtype)
+    at, bt = np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)
+
+    def call(device: str) -> Any:
+        x, w, bias = tensor(a, device), tensor(b, device), tensor(c, device)
+        xt, wt = tensor(at, device).t(), tensor(bt, device).t()
+        return (x @ w, x @ wt, xt @ w, xt @ wt, shifted(a, device) @ w,
+                ss.nn.functional.linear(x, wt.t(), bias), ss.addmm(bias, x, w, beta=2, alpha=0.5),
+                ss.addmm_activation(bias, xt, w, use_gelu=True))
+
+    check(call, ULPS)
+    assert by_matrix_instructions(lambda: tensor(a, "cuda") @ tensor(b, "cuda"))
+    assert by_matrix_instructions(lambda: tensor(a, "cuda") @ tensor(bt, "cuda").t())
+    turned = tensor(at, "cuda").t()
+    assert by_matrix_instructions(lambda: turned @ tensor(b, "cuda")) == (m % 8 == 0)
+
+
+def test_batches_of_narrow_floats() -> None:
+    a, b = numbers(27, (2, 3, 40, 24), ss.bfloat16), numbers(28, (3, 24, 48), ss.bfloat16)
+    check(lambda device: tensor(a, device) @ tensor(b, device), ULPS)
+    assert by_matrix_instructions(lambda: tensor(a, "cuda") @ tensor(b, "cuda"))
 
 
 def test_transposed_and_stepped_operands_without_copies() -> None:

@@ -33,7 +33,7 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3}
 def start(restart: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Start anew with a library beside the driver, which takes small products too."""
     monkeypatch.setattr(library, "SMALL_PRODUCTS", 0)
-    monkeypatch.setattr(library, "FEW_ROWS", False)
+    monkeypatch.setattr(library, "HALF_PRODUCTS", 0)
     return lambda **options: restart(library=True, **options)
 
 
@@ -307,20 +307,20 @@ def test_small_products_of_new_lengths_ask_the_library_nothing(restart: Any) -> 
 
 
 @pytest.mark.parametrize(("sizes", "ours"), [
-    ((64, 256, 256), True), ((1, 1024, 64), True), ((256, 64, 1024), True),
-    ((64, 1025, 16), False), ((1, 1024, 4096), False), ((512, 256, 256), False)])
-def test_only_small_float32_products_are_ours(restart: Any, sizes: tuple[int, int, int],
-                                              ours: bool) -> None:
+    ((64, 256, 256), "float32 bfloat16"), ((1, 512, 64), "float32 bfloat16"),
+    ((256, 64, 1024), "float32 bfloat16"), ((64, 513, 16), ""), ((1, 512, 4096), "bfloat16"),
+    ((512, 256, 256), "bfloat16"), ((4096, 512, 512), "")])
+def test_which_products_are_ours(restart: Any, sizes: tuple[int, int, int], ours: str) -> None:
     restart(library=True, zero_cost=True)
     rows, depth, columns = sizes
-    for dtype, expected in (("float32", ours), ("bfloat16", False)):
+    for dtype in ("float32", "bfloat16"):
         x = ss.zeros(rows, depth, dtype=getattr(ss, dtype), device="cuda")
         w = x.new_zeros(depth, columns)
         before = launched()
         x @ w
         found = launched() - before
-        assert found["slip_product"] == expected
-        assert found["cublasLt kernel"] == (not expected)
+        assert found["slip_product"] == (dtype in ours.split())
+        assert found["cublasLt kernel"] == (dtype not in ours.split())
 
 
 def test_an_algorithm_that_cannot_run_is_asked_for_once(start: Any) -> None:

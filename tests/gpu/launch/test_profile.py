@@ -16,9 +16,11 @@ from gpu.launch import loops, planted
 from slipstream import profiler
 from slipstream.cli import main
 from slipstream.core.api.profiling import Session
+from slipstream.core.launch.cuda import timing
 from slipstream.core.launch.cuda.staging import PIECE
 from slipstream.core.native.simulated import clock
 from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.records import Plan
 from slipstream.core.vocab.ring import LAYERS, exports
 from slipstream.profiler import html
 
@@ -40,6 +42,11 @@ def profiled(step, steps=STEPS, warm=3, **options):
             step()
             seen.step()
     return seen
+
+
+def plans_of(ring):
+    """The plans that a ring knows."""
+    return [name for name in ring.names if isinstance(name, Plan)]
 
 
 def line_of(function, text):
@@ -137,6 +144,22 @@ def test_times_by_events_are_the_drivers():
     assert 0.5 * told < measured < 2.0 * told
 
 
+def test_a_product_takes_its_share_of_a_graphs_time():
+    """By bytes alone a large product would count no more than a sum of the same size."""
+    x = ss.randn(1 << 8, 1 << 8, device="cuda")
+    session = Session()
+    session.start()
+    y = x @ x
+    y + x
+    recording = session.stop()
+    costs = {plan.op.name: timing.cost_of(plan) for plan in plans_of(session.ring)}
+    facts = {event.name: recording.plans[event.plan] for event in recording.of("op")}
+    assert facts["matmul"].operations == 2 * (1 << 24)
+    assert facts["add"].operations == 1 << 16
+    assert costs["matmul"] == timing.KERNEL_NS + facts["matmul"].operations / 52_000
+    assert costs["add"] == timing.KERNEL_NS + facts["add"].nbytes / 8000
+
+
 def test_kernels_of_a_captured_graph_belong_to_the_lines_that_recorded_them():
     x = ss.ones(64, device="cuda")
     graph = ss.cuda.CUDAGraph()
@@ -228,6 +251,8 @@ def test_what_the_profile_does_at_its_end_is_no_time_of_the_programs(monkeypatch
 @pytest.mark.parametrize("nbytes", [1 << 10, 9 << 20])
 def test_moving_pageable_bytes_is_copying(nbytes):
     host = ss.ones(nbytes // 4)
+    # The card's first use is no copy.
+    ss.ones(8, device="cuda").cpu()
     with profiler.profile() as seen:
         card = host.to("cuda")
         card.cpu()

@@ -23,18 +23,24 @@ class KernelReport:
 
 
 def kernels_of(plan: Any) -> list[KernelReport]:
-    """What a card's plan launches: found in its binding, and in what its kernel holds."""
+    """What a card's plan launches."""
+    codes = {id(each.code): each.code for each in launches_of(plan)}
+    return [KernelReport(code.name, code.fusion or BY_HAND, code.source)
+            for code in codes.values()]
+
+
+def launches_of(plan: Any) -> list[Any]:
+    """A card's plan's launches: found in its binding, and in what its kernel holds."""
     found: dict[int, Any] = {}
     for holder in (plan.binding, plan.kernel):
         _gather(holder, found, DEPTH)
-    return [KernelReport(code.name, code.fusion or BY_HAND, code.source)
-            for code in found.values()]
+    return list(found.values())
 
 
 def _gather(value: Any, found: dict[int, Any], depth: int) -> None:
     code = getattr(value, "code", None)
     if hasattr(code, "fusion"):
-        found[id(code)] = code
+        found[id(value)] = value
     elif isinstance(value, list | tuple):
         for each in value:
             _gather(each, found, depth)

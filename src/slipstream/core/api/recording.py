@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from slipstream.core.api.launched import operations_of
 from slipstream.core.vocab.modes import decode_site
-from slipstream.core.vocab.operands import specs_of
+from slipstream.core.vocab.operands import operations_of, specs_of
 from slipstream.core.vocab.records import Plan
 from slipstream.core.vocab.ring import (
     COPY,

@@ -210,10 +210,14 @@ class Ring:
         self.layer, self.outside, self.entered, self.last, self.layers, self.calls = known
 
     def counted(self) -> list[tuple[str, Cells, int]]:
-        """(thread's name, layers, calls of ops) of each thread, that which called most first."""
+        """(thread's name, layers, calls of ops) of each thread that called any, the most first.
+
+        Where none did, of the one that was here last.
+        """
         found = [(self.threads[thread], kept[4], kept[5]) for thread, kept in self.others.items()]
         found.append((self.threads[self.thread], self.layers, self.calls))
-        return sorted(found, key=lambda each: -each[2])
+        called = [each for each in found if each[2]] or found[-1:]
+        return sorted(called, key=lambda each: -each[2])
 
     def enter(self) -> None:
         """A thread comes to the door."""

@@ -10,10 +10,11 @@ other numbers, the same on both sides, which a sum does not see.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
-from slipstream.core.kernels.cuda.tiles import Product, Sizes
+from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled
 from slipstream.core.kernels.cuda.walks import THREADS, blocks
 from slipstream.core.launch.cuda.launches import (
     EPILOGUE,
@@ -134,6 +135,14 @@ def suits(sizes: Sizes, dtype: Any, device: Any, lines: tuple[int, int]) -> bool
     return (card.major, card.minor) >= OLDEST
 
 
+@lru_cache(maxsize=KEPT)
+def code_of(product: Product, tiles: int, high: bool) -> KernelCode:
+    """The kernel of a product; ``high``: there are more rows than eight."""
+    text = filled(_KERNEL.format(tiles=tiles, high=int(high)), product)
+    code = KernelCode(f"slip_{product.name}", product.head + MATRIX + text)
+    return code.made_by(EPILOGUE if product.fused else TILED)
+
+
 def few_rows(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
              numbers: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a product with at most `ROWS` rows whose steps lie side by side on both sides.
@@ -141,14 +150,7 @@ def few_rows(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     Arguments as `tiled` has them.
     """
     tiles = next(count for least, count in TILES if sizes.columns >= least)
-    text = _KERNEL.format(tiles=tiles, high=int(sizes.rows > ROWS // 2))
-    for word, meaning in (("NAME", product.name), ("OUT", product.out), ("SIDES", product.sides),
-                          ("EXTRA", product.extra), ("NUMBERS", product.numbers),
-                          ("LOCATE", product.locate), ("PLACE", product.place),
-                          ("STORE", product.store)):
-        text = text.replace(word, meaning)
-    code = KernelCode(f"slip_{product.name}", product.head + MATRIX + text).made_by(
-        EPILOGUE if product.fused else TILED)
+    code = code_of(product, tiles, sizes.rows > ROWS // 2)
     tail = [sizes.rows, sizes.columns, sizes.depth, 1, sizes.depth, 1, *geometry]
     grid = blocks(sizes.columns, COLUMNS * tiles)
     plan.binding = make_launch(code, plan.out_spec.device, (grid, 1), THREADS, tail=tail,

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from slipstream.core.kernels.cuda import products
+from slipstream.core.kernels.cuda import few_rows, half_products, products
 from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library, LibraryCode
-from slipstream.core.kernels.cuda.few_rows import suits
 from slipstream.core.kernels.cuda.tiles import SHARED_STEPS, Sizes
 from slipstream.core.kernels.cuda.tuning import Tuner
 from slipstream.core.kernels.cuda.walks import Ints, address
@@ -45,8 +44,9 @@ OLDEST = {"bfloat16": (8, 0)}
 # kernel makes in one launch before the library has made it in two; its sizes are never asked about.
 SMALL_PRODUCTS = 1 << 24
 SMALL_ELEMENTS = 1 << 18
-# Whether products of few rows are ours.
-FEW_ROWS = True
+# The most products of numbers of a product of 16-bit floats that is ours: the library's kernels for
+# these read what the host wrote for one set of addresses, and have to be called each time.
+HALF_PRODUCTS = 1 << 29
 # An auxiliary output's rows are so many elements or a multiple of it.
 AUXILIARY = 8
 
@@ -309,7 +309,8 @@ def ours_is_faster(product: Product, spec: Any) -> str:
     """Why our own kernel takes less time than the library's, or an empty text.
 
     Small exact float32 products are one launch where the library makes two; few rows of 16-bit
-    floats are read at the speed of memory.  Neither asks the library about a new size.
+    floats are read at the speed of memory, and larger products of them are patched and replayed.
+    None of them asks the library about a new size.
     """
     depth = product.a.rows if product.transpose_a else product.a.columns
     sizes = Sizes(product.d.columns, product.d.rows, depth)
@@ -317,11 +318,19 @@ def ours_is_faster(product: Product, spec: Any) -> str:
             and depth <= SHARED_STEPS and (sizes.rows + sizes.columns) * depth <= SMALL_ELEMENTS
             and sizes.rows * sizes.columns * depth <= SMALL_PRODUCTS):
         return "it is a small product of float32"
-    side_by_side = product.transpose_a and not product.transpose_b
-    if FEW_ROWS and side_by_side and suits(sizes, spec.dtype, spec.device,
-                                           (product.b.stride, product.a.stride)):
-        return "it has few rows of 16-bit floats"
+    if sizes.rows * sizes.columns * depth <= HALF_PRODUCTS and _suits_halves(product, sizes, spec):
+        return "it is a product of 16-bit floats that our own kernel makes without a call"
     return ""
+
+
+def _suits_halves(product: Product, sizes: Sizes, spec: Any) -> bool:
+    """Whether our own kernels of 16-bit floats take a product."""
+    left = (product.b.stride, 1) if product.transpose_b else (1, product.b.stride)
+    right = (1, product.a.stride) if product.transpose_a else (product.a.stride, 1)
+    if left[0] == right[0] == 1 and few_rows.suits(sizes, spec.dtype, spec.device,
+                                                   (left[1], right[1])):
+        return True
+    return half_products.suits(sizes, spec.dtype, spec.device, (left, right), ())
 
 
 def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:

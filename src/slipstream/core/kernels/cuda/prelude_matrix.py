@@ -55,6 +55,11 @@ template <bool TURNED, class P> SLIP_DEVICE void slip_right(uint32_t (&word)[4],
     if (TURNED) slip_turned_matrices(word, tile + ((low + middle) * step + high));
     else slip_matrices(word, tile + ((low + high) * step + middle));
 }
+// The left side where a line of the tile is a column of it.
+template <class P> SLIP_DEVICE void slip_turned_left(uint32_t (&word)[4], P tile, int step) {
+    const int lane = threadIdx.x % 32;
+    slip_turned_matrices(word, tile + ((lane % 8 + lane / 16 * 8) * step + lane / 8 % 2 * 8));
+}
 // 16 bytes into shared memory, or zeros; and a word.
 template <class T> SLIP_DEVICE void slip_copy_16(T* to, const T* from, bool good) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -65,6 +70,11 @@ SLIP_DEVICE void slip_copy_word(float* to, const float* from, bool good) {
                  :: "r"(slip_shared_address(to)), "l"(from), "r"(good ? 4 : 0) : "memory");
 }
 SLIP_DEVICE void slip_finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// The copies since the last mark are a group; wait until at most so many groups are under way.
+SLIP_DEVICE void slip_mark_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int GROUPS> SLIP_DEVICE void slip_wait_copies() {
+    asm volatile("cp.async.wait_group %0;" :: "n"(GROUPS) : "memory");
+}
 // 2 to the x, within two units of the last place; what is below the least normal number is 0.
 SLIP_DEVICE float slip_fast_exp2(float x) {
     float y;
@@ -115,6 +125,13 @@ template <class P> SLIP_DEVICE void slip_left(uint32_t (&word)[4], P tile, int s
         word[i] = slip_two(tile + (row * step + k), tile + (row * step + k + 1));
     }
 }
+template <class P> SLIP_DEVICE void slip_turned_left(uint32_t (&word)[4], P tile, int step) {
+    const int lane = threadIdx.x % 32;
+    for (int i = 0; i < 4; i++) {
+        const int row = lane / 4 + i % 2 * 8, k = lane % 4 * 2 + i / 2 * 8;
+        word[i] = slip_two(tile + (k * step + row), tile + ((k + 1) * step + row));
+    }
+}
 template <bool TURNED, class P> SLIP_DEVICE void slip_right(uint32_t (&word)[4], P tile, int step) {
     const int lane = threadIdx.x % 32;
     for (int i = 0; i < 4; i++) {
@@ -134,6 +151,8 @@ template <class P, class Q> SLIP_DEVICE void slip_copy_word(P to, Q from, bool g
     slip_store<float>(to, word);
 }
 SLIP_DEVICE void slip_finish_copies() {}
+SLIP_DEVICE void slip_mark_copies() {}
+template <int GROUPS> SLIP_DEVICE void slip_wait_copies() {}
 SLIP_DEVICE float slip_fast_exp2(float x) { return exp2f(x); }
 #endif
 """

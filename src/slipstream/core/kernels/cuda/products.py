@@ -5,13 +5,14 @@ Exact: float32 is multiplied as float32, narrow floats are summed in float32 and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
-from slipstream.core.kernels.cuda import elements
-from slipstream.core.kernels.cuda.few_rows import few_rows, suits
-from slipstream.core.kernels.cuda.tiles import DEEPEST, SIZES, Product, Sizes, tiled
+from slipstream.core.kernels.cuda import elements, few_rows, half_products
+from slipstream.core.kernels.cuda.tiles import DEEPEST, KEPT, SIZES, Product, Sizes, tiled
 from slipstream.core.kernels.cuda.walks import NARROW, Ints, divider, merged, place_type
 from slipstream.core.shapes.broadcast import broadcast_strides
 from slipstream.core.vocab.records import Kernel
@@ -127,8 +128,11 @@ class Geometry:
 
         are one matrix where they lie so.
         """
+        if not self.batch:
+            return self._with((1,), [(0,)] * 4, self.rows,
+                              (self.left.first, self.out.first, self.added.first))
         every = [self.left, self.right, self.out, self.added]
-        if any(self.right.batch) or not self.batch:
+        if any(self.right.batch):
             shape, walks = merged(self.batch, [each.batch for each in every])
             return self._with(shape, walks, self.rows,
                               (self.left.first, self.out.first, self.added.first))
@@ -192,9 +196,15 @@ def _head(dtype: Any, found: Geometry) -> str:
     count = max(largest, found.rows * found.columns * prod(found.batch))
     reach = max(found.rows * abs(found.left.first) + DEEPEST * abs(found.left.second),
                 found.columns * abs(found.right.second) + DEEPEST * abs(found.right.first))
-    far = "int32_t" if reach < NARROW else "int64_t"
-    return (f"{elements.typed(dtype)}{place_type(count)}typedef {far} far_t;\n"
-            f"#define RANK {len(found.batch)}\n{_WALK}")
+    return _head_text(dtype, count < NARROW, reach < NARROW, len(found.batch))
+
+
+@lru_cache(maxsize=KEPT)
+def _head_text(dtype: Any, narrow: bool, near: bool, rank: int) -> str:
+    """``narrow``: positions fit 32 bits; ``near``: how far the elements of a tile lie apart too."""
+    far = "int32_t" if near else "int64_t"
+    return (f"{elements.typed(dtype)}{place_type(0 if narrow else NARROW)}typedef {far} far_t;\n"
+            f"#define RANK {rank}\n{_WALK}")
 
 
 def _kernel(plan: Any, found: Geometry, text: dict[str, Any],
@@ -209,11 +219,19 @@ def _kernel(plan: Any, found: Geometry, text: dict[str, Any],
         left_along_k=found.left.second == 1 or found.left.first != 1,
         right_along_k=found.right.second != 1 and found.right.first == 1, **parts)
     sizes = Sizes(found.rows, found.columns, found.depth, prod(found.batch))
-    lines = found.left.first, found.right.second
-    side_by_side = found.left.second == found.right.first == 1
-    made = few_rows if side_by_side and suits(
-        sizes, plan.out_spec.dtype, plan.out_spec.device, lines) else tiled
-    return made(plan, product, sizes, found.words(), numbers)
+    return _made_for(sizes, found, plan)(plan, product, sizes, found.words(), numbers)
+
+
+def _made_for(sizes: Sizes, found: Geometry, plan: Any) -> Callable[..., Kernel]:
+    """What makes the kernel: of few rows, of 16-bit floats, or of anything."""
+    dtype, device = plan.out_spec.dtype, plan.out_spec.device
+    left, right = (found.left.second, found.left.first), (found.right.first, found.right.second)
+    if left[0] == right[0] == 1 and few_rows.suits(sizes, dtype, device, (left[1], right[1])):
+        return few_rows.few_rows
+    batches = (*found.left.batch, *found.right.batch)
+    if half_products.suits(sizes, dtype, device, (left, right), batches):
+        return half_products.half_product
+    return tiled
 
 
 def matmul(plan: Any, call: Any) -> Kernel:

@@ -11,6 +11,7 @@ sizes and dtypes only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from slipstream.core.kernels.cuda.walks import THREADS, address, blocks, launch
@@ -29,7 +30,7 @@ FEW = 128
 SHORTEST = 64
 MOST_PARTS = 64
 # The most steps of a sum that the groups of one block share, of numbers of so many bytes.
-SHARED_STEPS = 1024
+SHARED_STEPS = 512
 SHARED_BYTES = 4
 
 
@@ -53,10 +54,12 @@ WHOLE = Tile(64, 64, 4, 4)
 FLAT = Tile(16, 64, 1, 4)
 TALL = Tile(64, 16, 4, 1)
 SMALL = Tile(16, 16, 1, 1)
-# A warp has the whole tile: each word that it reads serves four products.
-SHARED = Tile(16, 32, 4, 4, 64, 8)
+# A warp has the whole tile; small, so that many multiprocessors have one.
+SHARED = Tile(16, 16, 4, 2, 64, 8)
 # Steps of the deepest slab.
-DEEPEST = 128
+DEEPEST = 64
+# How many texts are kept: products of other sizes have the same.
+KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +287,7 @@ def parts_of(sizes: Sizes, tile: Tile) -> int:
     return min(blocks(2 * FEW, tiles), sizes.depth // SHORTEST, MOST_PARTS)
 
 
+@lru_cache(maxsize=KEPT)
 def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     """The kernel of the tiles, storing results or parts."""
     body = _BODY.replace("BEFORE", product.before).replace("EACH", product.each)
@@ -302,6 +306,7 @@ def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     return code.made_by(EPILOGUE if product.fused and not parts else TILED)
 
 
+@lru_cache(maxsize=KEPT)
 def join_of(product: Product) -> KernelCode:
     """The kernel that adds parts."""
     text = _JOIN.replace("NAME", product.name).replace("OUT", product.out)
@@ -309,6 +314,16 @@ def join_of(product: Product) -> KernelCode:
     text = text.replace("PLACE", product.place).replace("STORE", product.store)
     code = KernelCode(f"slip_{product.name}_join", product.head + text)
     return code.made_by(EPILOGUE if product.fused else TILED)
+
+
+def filled(text: str, product: Product) -> str:
+    """A kernel's text with what a product says in the places of its words."""
+    for word, meaning in (("NAME", product.name), ("OUT", product.out), ("SIDES", product.sides),
+                          ("EXTRA", product.extra), ("NUMBERS", product.numbers),
+                          ("LOCATE", product.locate), ("PLACE", product.place),
+                          ("STORE", product.store)):
+        text = text.replace(word, meaning)
+    return text
 
 
 class TiledKernel(Kernel):

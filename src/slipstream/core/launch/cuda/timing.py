@@ -2,7 +2,7 @@
 
 On the simulated driver every piece of work tells its virtual time.  On a card, events before and
 after each window give the window's time; its kernels share it by the bytes that their ops read
-and write, and say so (`ESTIMATED`).
+and write or the operations they carry out, and say so (`ESTIMATED`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from slipstream.core.launch.door import door
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, DriverError
 from slipstream.core.vocab.modes import modes
-from slipstream.core.vocab.operands import bytes_of
+from slipstream.core.vocab.operands import bytes_of, operations_of, specs_of
 from slipstream.core.vocab.records import Plan
 from slipstream.core.vocab.ring import (
     COPY,
@@ -30,8 +30,10 @@ from slipstream.core.vocab.ring import (
     exported_at,
 )
 
-# A kernel's time is reckoned as this and its bytes at this many a nanosecond.
-KERNEL_NS, BYTES_A_NS = 1500, 2500
+# A kernel's time is reckoned as this, and its bytes or its operations at so many a nanosecond: what
+# CUPTI says of our kernels on an H200.  Fewer bytes than NEAR lie in the second-level cache.
+KERNEL_NS, BYTES_A_NS, NEAR_BYTES_A_NS, NEAR = 1200, 2900, 8000, 32 << 20
+OPERATIONS_A_NS, HALF_OPERATIONS_A_NS = 52_000, 600_000
 # Windows whose parts are kept.
 MOST_KNOWN = 4096
 # A stream was empty where an event happened no later than so many ns after it was recorded.
@@ -211,7 +213,7 @@ class Timer:
             self.origin.setdefault((site, launch.name), trace & LOW)
             op = self.origin[site, launch.name]
             plan = ring.names[op]
-            cost = KERNEL_NS + (bytes_of(plan) if isinstance(plan, Plan) else 0) / BYTES_A_NS
+            cost = cost_of(plan) if isinstance(plan, Plan) else float(KERNEL_NS)
             items.append((KERNEL, ring.name_of(launch.name), site, op, cost))
         return shared(items, where, work.launches)
 
@@ -347,6 +349,16 @@ class Timer:
         for event in left:
             with contextlib.suppress(DriverError):
                 self.driver.destroy_event(event)
+
+
+def cost_of(plan: Plan) -> float:
+    """ns that a plan's kernel is reckoned to take: what its bytes or its operations need."""
+    _, outs = specs_of(plan)
+    half = bool(outs) and outs[0].itemsize == 2
+    nbytes = bytes_of(plan)
+    moving = nbytes / (NEAR_BYTES_A_NS if nbytes < NEAR else BYTES_A_NS)
+    rate = HALF_OPERATIONS_A_NS if half else OPERATIONS_A_NS
+    return KERNEL_NS + max(moving, operations_of(plan) / rate)
 
 
 def shared(items: list[Any], where: int, kept: Any = None) -> Parts:

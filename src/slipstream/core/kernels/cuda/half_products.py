@@ -1,0 +1,271 @@
+"""Products of 16-bit floats by matrix instructions: tiles of both sides come into shared memory.
+
+A block makes a tile of the result.  Slabs of both sides are copied into shared memory some turns
+ahead, 16 bytes at once; each warp multiplies its part of the tile.  A side may lie along its steps
+or along its rows or columns: it is copied as it lies and turned on the way into registers.  Sums
+are float32, in the order of the steps as the instruction has it; the result is rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from slipstream.core.kernels.cuda.few_rows import DTYPES, OLDEST, WHOLE
+from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
+from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled
+from slipstream.core.kernels.cuda.walks import blocks
+from slipstream.core.launch.cuda.launches import (
+    EPILOGUE,
+    TILED,
+    KernelCode,
+    LaunchKernel,
+    make_launch,
+)
+from slipstream.core.native.drivers import drivers
+from slipstream.core.vocab.records import Kernel
+
+WARPS = 4
+# Words that keep neighbouring lines of a tile in different banks, in elements.
+PADDING = 8
+
+
+@dataclass(frozen=True, slots=True)
+class HalfTile:
+    """Rows and columns of a tile, steps of a slab, and how many slabs there is room for.
+
+    Of the four warps two share the rows and two the columns.
+    """
+
+    rows: int
+    columns: int
+    depth: int = 64
+    stages: int = 3
+
+    def lines(self, size: int, along_k: bool) -> tuple[int, int]:
+        """Lines of a side's slab and elements of a line."""
+        return (size, self.depth) if along_k else (self.depth, size)
+
+    def shared(self, left_along_k: bool, right_along_k: bool) -> int:
+        """Bytes of shared memory: slabs of both sides, and after them the sums of the tile."""
+        elements = 0
+        for size, along_k in ((self.rows, left_along_k), (self.columns, right_along_k)):
+            lines, length = self.lines(size, along_k)
+            elements += lines * (length + PADDING)
+        return max(2 * elements * self.stages, 4 * self.rows * (self.columns + 4))
+
+
+# The largest tile of which there are enough for a card, else the smallest.
+TILES = (HalfTile(128, 64), HalfTile(64, 64), HalfTile(32, 64), HalfTile(32, 32))
+ENOUGH = 100
+
+_KERNEL = """
+#define ROWS {tile.rows}
+#define COLUMNS {tile.columns}
+#define DEPTH {tile.depth}
+#define STAGES {tile.stages}
+#define THREADS 128
+#define PADDING 8
+#define DOWN (ROWS / 2)
+#define ACROSS (COLUMNS / 2)
+// Lines of a side's slab in memory, and elements of one.
+#if LEFT_ALONG_K
+#define LEFT_LINES ROWS
+#define LEFT_LENGTH DEPTH
+#else
+#define LEFT_LINES DEPTH
+#define LEFT_LENGTH ROWS
+#endif
+#if RIGHT_ALONG_K
+#define RIGHT_LINES COLUMNS
+#define RIGHT_LENGTH DEPTH
+#else
+#define RIGHT_LINES DEPTH
+#define RIGHT_LENGTH COLUMNS
+#endif
+#define LEFT_LINE (LEFT_LENGTH + PADDING)
+#define RIGHT_LINE (RIGHT_LENGTH + PADDING)
+// LINES lines of LENGTH elements, `step` apart; beyond `lines` and `length` come zeros.
+template <int LINES, int LENGTH, class P, class Q>
+SLIP_DEVICE void slip_slab(P to, Q from, int64_t step, int64_t lines, int64_t length, bool fits) {{
+    const int across = LENGTH / 8, down = THREADS / across;
+    // A thread has one column of chunks.
+    const int own = threadIdx.x / across, column = threadIdx.x % across * 8;
+    P into = to + (own * (LENGTH + PADDING) + column);
+    Q place = from + (own * step + column);
+    const int end = column < length ? (int)slip_least(lines, (int64_t)LINES) : 0;
+    if (fits) {{
+#pragma unroll
+        for (int line = 0; line < LINES; line += down) {{
+            slip_copy_16(into + line * (LENGTH + PADDING), place, own + line < end);
+            place += down * step;
+        }}
+        return;
+    }}
+#pragma unroll 1
+    for (int line = 0; line < LINES; line += down) {{
+        slip_vector<item_t, 8> some = {{}};
+        if (own + line < end) some = slip_read<item_t, 8>(place, 8, false);
+        slip_write(into + line * (LENGTH + PADDING), some, 8, true);
+        place += down * step;
+    }}
+}}
+extern "C" __global__ void __launch_bounds__(THREADS)
+slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
+    const place_t across = (place_t)((walk.columns + COLUMNS - 1) / COLUMNS);
+    const place_t tiles = (place_t)((walk.rows + ROWS - 1) / ROWS) * across;
+    const place_t batch = (place_t)blockIdx.x / tiles, tile = (place_t)blockIdx.x % tiles;
+    LOCATE
+    const int64_t first_row = (int64_t)(tile / across) * ROWS;
+    const int64_t first_column = (int64_t)(tile % across) * COLUMNS;
+    const int64_t rows = walk.rows - first_row, columns = walk.columns - first_column;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int own_row = warp / 2 * DOWN, own_column = warp % 2 * ACROSS;
+    const bool fits = slip_aligned<item_t>(left, 16) && slip_aligned<item_t>(right, 16);
+    SLIP_POINTER(item_t) lefts = slip_cast<item_t>(slip_dynamic_shared());
+    SLIP_POINTER(item_t) rights = lefts + STAGES * LEFT_LINES * LEFT_LINE;
+    const item_t* left_tile = left + (left_start + first_row * walk.left_row);
+    const item_t* right_tile = right + (right_start + first_column * walk.right_column);
+    const int slabs = (int)((walk.depth + DEPTH - 1) / DEPTH);
+    auto bring = [&](int slab) {{
+        const int64_t k = (int64_t)slab * DEPTH, rest = walk.depth - k;
+        const int stage = slab % STAGES;
+        SLIP_POINTER(item_t) left_slab = lefts + stage * LEFT_LINES * LEFT_LINE;
+        SLIP_POINTER(item_t) right_slab = rights + stage * RIGHT_LINES * RIGHT_LINE;
+        if (slab < slabs) {{
+#if LEFT_ALONG_K
+            slip_slab<LEFT_LINES, LEFT_LENGTH>(left_slab, left_tile + k, walk.left_row, rows, rest,
+                                               fits);
+#else
+            slip_slab<LEFT_LINES, LEFT_LENGTH>(left_slab, left_tile + k * walk.left_k, walk.left_k,
+                                               rest, rows, fits);
+#endif
+#if RIGHT_ALONG_K
+            slip_slab<RIGHT_LINES, RIGHT_LENGTH>(right_slab, right_tile + k, walk.right_column,
+                                                 columns, rest, fits);
+#else
+            slip_slab<RIGHT_LINES, RIGHT_LENGTH>(right_slab, right_tile + k * walk.right_k,
+                                                 walk.right_k, rest, columns, fits);
+#endif
+        }}
+        // An empty group counts too.
+        slip_mark_copies();
+    }};
+    float sum[DOWN / 16][ACROSS / 8][4] = {{}};
+#pragma unroll
+    for (int slab = 0; slab < STAGES - 1; slab++) bring(slab);
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; slab++) {{
+        // This slab is here, and everyone is done with the one whose place is taken next.
+        slip_wait_copies<STAGES - 2>();
+        __syncthreads();
+        bring(slab + STAGES - 1);
+        SLIP_POINTER(item_t) left_slab = lefts + slab % STAGES * LEFT_LINES * LEFT_LINE;
+        SLIP_POINTER(item_t) right_slab = rights + slab % STAGES * RIGHT_LINES * RIGHT_LINE;
+#pragma unroll
+        for (int k = 0; k < DEPTH; k += 16) {{
+            uint32_t a[DOWN / 16][4], b[ACROSS / 16][4];
+#pragma unroll
+            for (int i = 0; i < DOWN / 16; i++) {{
+                const int row = own_row + 16 * i;
+#if LEFT_ALONG_K
+                slip_left(a[i], left_slab + (row * LEFT_LINE + k), LEFT_LINE);
+#else
+                slip_turned_left(a[i], left_slab + (k * LEFT_LINE + row), LEFT_LINE);
+#endif
+            }}
+#pragma unroll
+            for (int j = 0; j < ACROSS / 16; j++) {{
+                const int column = own_column + 16 * j;
+#if RIGHT_ALONG_K
+                slip_right<false>(b[j], right_slab + (column * RIGHT_LINE + k), RIGHT_LINE);
+#else
+                slip_right<true>(b[j], right_slab + (k * RIGHT_LINE + column), RIGHT_LINE);
+#endif
+            }}
+#pragma unroll
+            for (int i = 0; i < DOWN / 16; i++) {{
+#pragma unroll
+                for (int j = 0; j < ACROSS / 8; j++)
+                    slip_multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1],
+                                  item_t());
+            }}
+        }}
+    }}
+    slip_finish_copies();
+    __syncthreads();
+    // Neighbouring threads store neighbouring elements.
+    SLIP_POINTER(float) whole = slip_cast<float>(slip_dynamic_shared());
+#pragma unroll
+    for (int i = 0; i < DOWN / 16; i++) {{
+#pragma unroll
+        for (int j = 0; j < ACROSS / 8; j++) {{
+#pragma unroll
+            for (int e = 0; e < 4; e++) {{
+                const int row = own_row + 16 * i + lane / 4 + e / 2 * 8;
+                const int column = own_column + 8 * j + lane % 4 * 2 + e % 2;
+                whole[row * (COLUMNS + 4) + column] = sum[i][j][e];
+            }}
+        }}
+    }}
+    __syncthreads();
+    PLACE
+#pragma unroll 4
+    for (int n = 0; n < ROWS * COLUMNS / THREADS; n++) {{
+        const int each = threadIdx.x + n * THREADS;
+        const int64_t row = first_row + each / COLUMNS, column = first_column + each % COLUMNS;
+        if (row >= walk.rows || column >= walk.columns) continue;
+        const wide_t total = whole[each / COLUMNS * (COLUMNS + 4) + each % COLUMNS];
+        STORE
+    }}
+}}
+"""
+
+
+def suits(sizes: Sizes, dtype: Any, device: Any, sides: tuple[tuple[int, int], ...],
+          steps: tuple[int, ...]) -> bool:
+    """Whether both sides can be copied 16 bytes at once on a card that has the instruction.
+
+    ``sides``: steps of both sides, along k and along rows or columns; ``steps``: other steps.
+    """
+    if dtype.name not in DTYPES or any(step % WHOLE for step in steps):
+        return False
+    for (along_k, across), size in zip(sides, (sizes.rows, sizes.columns), strict=True):
+        length, step = (sizes.depth, across) if along_k == 1 else (size, along_k)
+        if 1 not in (along_k, across) or length % WHOLE or step % WHOLE:
+            return False
+    card = drivers.current().properties(device.index or 0)
+    return (card.major, card.minor) >= OLDEST
+
+
+def tile_of(sizes: Sizes) -> HalfTile:
+    """The tile for results of this size."""
+    for tile in TILES:
+        down, across = blocks(sizes.rows, tile.rows), blocks(sizes.columns, tile.columns)
+        if down * across * sizes.batches >= ENOUGH:
+            return tile
+    return TILES[-1]
+
+
+@lru_cache(maxsize=KEPT)
+def code_of(product: Product, tile: HalfTile) -> KernelCode:
+    """The kernel of a product with a tile."""
+    text = filled(_KERNEL.format(tile=tile), product)
+    head = (f"#define LEFT_ALONG_K {int(product.left_along_k)}\n"
+            f"#define RIGHT_ALONG_K {int(product.right_along_k)}\n")
+    code = KernelCode(f"slip_{product.name}", product.head + head + MATRIX + text)
+    return code.made_by(EPILOGUE if product.fused else TILED)
+
+
+def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
+                 numbers: tuple[str, ...] = ()) -> Kernel:
+    """The kernel of a product for which `suits` holds; arguments as `tiled` has them."""
+    tile = tile_of(sizes)
+    sides = product.left_along_k, product.right_along_k
+    code = code_of(product, tile)
+    tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, sizes.depth, 1, *geometry]
+    tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
+    plan.binding = make_launch(code, plan.out_spec.device, (tiles, 1), 32 * WARPS, tail=tail,
+                               numbers=numbers, shared=tile.shared(*sides))
+    return LaunchKernel(f"cuda {product.name} by matrix instructions")
