@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import slipstream as ss
+from gpu import gpt
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.recording import RecordingDriver
 
@@ -111,6 +112,7 @@ def rows() -> list[tuple[str, float, int]]:
         ("mul, sum, backward of 64 elements", lambda: (w * a).sum().backward(), 1, 300),
         ("MLP 8 x 256, batch 64, Adam: one step", mlp_step(ss), 1, 100),
         ("digits net, AdamW: one step", digits_step(ss), 1, 100),
+        ("GPT 256 wide, bf16 autocast, AdamW: one step", gpt.eager(ss, gpt.SMALL), 1, 60),
         ("a step at a length never seen", unseen(), 1, 300),
     ]
     found = []

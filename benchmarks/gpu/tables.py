@@ -14,7 +14,10 @@ HEADLINES = (
     "a + b, 64 float32: enqueue, memo on", "mul, sum, backward",
     "MLP 8 x 256, batch 64, Adam: one step", "digits net step", "a step at a length never seen",
     "a growing cache", "x + 1, 64 M", "softmax of rows", "pinned copy beside products",
-    "custom kernel: source to first result, cold",
+    "custom kernel: source to first result, cold", "GPT 256 wide, bf16 autocast",
+    "GPT-2 small, 16 x 1024", "GPT-2 small, bf16, one token", "AdamW, 134 M",
+    "GPT 256 wide, first step in a new process, empty cache: the step",
+    "GPT 256 wide, first step in a new process, full cache: the step",
 )
 SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 

@@ -25,6 +25,7 @@ from slipstream.core.dispatch.signature import (
 from slipstream.core.dispatch.tracing import begin_planning, emit_plan, end_planning
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
+from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import KERNEL, VIEW, Plan, TensorBase
@@ -81,6 +82,11 @@ def drop_plans(op: Op) -> None:
     _note_recent(op, None, None, None, 0)
     op.recipes.clear()
     op.lists.clear()
+
+
+# Types of static arguments that a short key holds as they are.  A float stands beside its type, as
+# an int may equal it; zero, which has two signs, and nan, which equals nothing, in full keys alone.
+_KEYED = (tuple, str, DType)
 
 
 def forget(plan: Plan) -> None:
@@ -338,15 +344,13 @@ class Op(OpCore):
         flags: cython.int = 0
         i: cython.Py_ssize_t
         tensor: TensorBase
-        if n > 4 or self.device_at >= 0:
+        if n > 5 or self.device_at >= 0:
             return None
-        second: object = None
-        third: object = None
-        fourth: object = None
-        part: object = None
+        part: Any = None
+        second = third = fourth = fifth = part
         # Backwards, so that the last one met is the first.
         for i in range(n - 1, -1, -1):
-            fourth, third, second = third, second, part
+            fifth, fourth, third, second = fourth, third, second, part
             value = args[i]
             if isinstance(value, TensorBase):
                 tensor = value
@@ -358,14 +362,16 @@ class Op(OpCore):
                 if i < self.count and self.kinds[i] != STATIC:
                     return None
                 part = value
-            elif i < self.count and type(value) is tuple and self.kinds[i] == STATIC:
+            elif i < self.count and self.kinds[i] == STATIC and type(value) in _KEYED:
                 part = value
+            elif i < self.count and self.kinds[i] == STATIC and type(value) is float and value > 0:
+                part = (float, value)
             elif i < self.count and self.kinds[i] == TENSORS and type(value) in (list, tuple):
                 part, wants = self._specs(value, state.grad_enabled)
                 flags |= wants << i
             else:
                 return None
-        return (flags, part) if n == 1 else (n, flags, part, second, third, fourth)
+        return (flags, part) if n == 1 else (n, flags, part, second, third, fourth, fifth)
 
     def _key(self, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
         n: cython.Py_ssize_t = self.count

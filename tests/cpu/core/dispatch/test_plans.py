@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import inspect
+import math
 import sys
 
+import numpy as np
 import pytest
 
 import slipstream as ss
@@ -180,3 +182,37 @@ def test_a_known_operator_keeps_the_laws(name):
     assert operator(wide[1:].detach(), y).tolist() == expected
     assert operator(x.requires_grad_(), y).grad_fn is not None
     assert operator(x, y).detach().tolist() == expected
+
+
+def test_calls_that_differ_in_a_static_argument_alone() -> None:
+    x = ss.arange(24).float().view(1, 2, 3, 4)
+    values = np.arange(24.0).reshape(1, 2, 3, 4)
+    one, zero = ss.ones(4), ss.zeros(4)
+    for _ in range(2):
+        for dtype in (ss.float64, ss.int32, ss.bool, ss.float64):
+            found = ops.to_dtype.call((x, dtype), None)
+            assert found.dtype is dtype
+            np.testing.assert_array_equal(found.numpy(), values.astype(dtype.numpy))
+        for shape in ((4, 3, 2, 1), (1, 2, 3, 4), (2, 2, 3, 2)):
+            assert ops.view.call((x, *shape), None).shape == shape
+        errors = (values - 1) ** 2
+        for form, wanted in (("mean", errors.mean()), ("sum", errors.sum()), ("none", errors)):
+            found = ops.squared_error.call((x, ss.ones_like(x), form), None).numpy()
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        for eps in (1e-5, 1.0, 1, 0.0, -0.0, 0.5):
+            found = ops.layer_norm.call((x, (4,), one, zero, eps), None).numpy()
+            centred = values - values.mean(-1, keepdims=True)
+            wanted = centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + eps)
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert np.isnan(ops.layer_norm.call((x, (4,), one, zero, math.nan), None).numpy()).all()
+
+
+def test_such_calls_are_found_by_their_short_keys() -> None:
+    x = ss.rand(5, 7)
+    for op, args in ((ops.to_dtype, (x, ss.float64)), (ops.squared_error, (x, x + 1, "none")),
+                     (ops.layer_norm, (x, (7,), x[0], x[1], 1e-5))):
+        op.call(args, None)
+        known = dict(op.binary)
+        assert any(plan.out_spec.shape == (5, 7) for plan in known.values())
+        op.call(args, None)
+        assert dict(op.binary) == known

@@ -1,1 +1,2 @@
-# Compiled as it stands: nothing of it is declared.
+# What runs for every call is typed; the rest is compiled as it stands.
+from slipstream.core.vocab.records cimport TensorBase

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+import cython
+
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.columns import ColumnWriter
@@ -35,7 +37,7 @@ from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.programs import FULL, Program
-from slipstream.core.vocab.records import Plan
+from slipstream.core.vocab.records import Plan, TensorBase
 
 AnyPlan = MapPlan | TilePlan | ReducePlan
 Sizes = tuple[int, int, int]
@@ -230,11 +232,13 @@ class ProgramKernel(LaunchKernel):
     @staticmethod
     def _run_staged(backend: Any, bound: Staged, operands: tuple[Any, ...],
                     numbers: tuple[Any, ...]) -> None:
-        addresses = tuple([each.storage.address + each.offset * each.spec.itemsize
-                           for each in operands])
-        storage = backend.scratch(bound.nbytes)
+        addresses = []
+        for each in operands:
+            tensor = cython.cast(TensorBase, each)
+            addresses.append(tensor.storage.address + tensor.offset * tensor.spec.itemsize)
+        scratch = backend.scratch(bound.nbytes).address
         for stage in bound.stages:
-            parts = tuple([storage.address + place for place in stage.parts])
+            parts = [scratch + place for place in stage.parts]
             if stage.counts:
-                parts = (*parts, backend.tickets())
-            backend.record(stage.launch, addresses + parts, numbers)
+                parts.append(backend.tickets())
+            backend.record(stage.launch, (*addresses, *parts), numbers)
