@@ -70,8 +70,9 @@ def apart(name: str, path: Path) -> None:
 
 def keep(path: Path, name: str, rows: list[Row]) -> None:
     """Add a part's rows to the file of results."""
-    known = known_in(path)
-    known[name] = {"time": time.strftime("%Y-%m-%d %H:%M"),
+    known, torch = known_in(path), peers.torch()
+    known[name] = {"time": time.strftime("%Y-%m-%d %H:%M"), "commit": commit(),
+                   "card": torch.cuda.get_device_name(), "peer": f"PyTorch {torch.__version__}",
                    "rows": [{**row._asdict(), "met": row.met} for row in rows]}
     path.write_text(json.dumps(known, indent=1, ensure_ascii=False))
 
@@ -90,15 +91,16 @@ def main() -> int:
     parser.add_argument("--here", action="store_true", help="run the parts in this process")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--readme", action="store_true",
-                        help="write the figures to the README and benchmarks/README.md")
+                        help="write the file's figures to the README and benchmarks/README.md")
     options = parser.parse_args()
-    if importlib.util.find_spec("torch") is None:
-        sys.exit(PEERLESS)
     path = options.out or RESULTS / f"gpu-{commit()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    for name in options.parts or PARTS:
-        if options.resume and name in known_in(path):
-            continue
+    known = known_in(path)
+    wanted = [name for name in options.parts or PARTS
+              if not (options.resume and name in known)]
+    if wanted and importlib.util.find_spec("torch") is None:
+        sys.exit(PEERLESS)
+    for name in wanted:
         if options.here:
             rows = measure(name)
             keep(path, name, rows)
@@ -106,10 +108,7 @@ def main() -> int:
         else:
             apart(name, path)
     if options.readme:
-        torch = peers.torch()
-        card = torch.cuda.get_device_name()
-        tables.write(known_in(path), f"Measured {time.strftime('%Y-%m-%d')} on {card}; PyTorch "
-                                     f"{torch.__version__} in the same run.")
+        tables.write(known_in(path))
     return 0
 
 

@@ -60,8 +60,19 @@ def put(path: Path, lines: list[str]) -> None:
     path.write_text(head + BEGINS + "\n".join(["", *lines, "", ""]) + ENDS + tail)
 
 
-def write(known: dict[str, Any], measured: str) -> None:
-    """Put the figures into both files; ``measured`` says when and where."""
+def measured(known: dict[str, Any]) -> str:
+    """When and on what the parts were measured; parts of another card or day are named."""
+    found: dict[str, list[str]] = {}
+    for name, part in known.items():
+        where = f"{part['time'][:10]} on {part['card']} beside {part['peer']}"
+        found.setdefault(where, []).append(name)
+    most = max(found, key=lambda where: len(found[where]))
+    others = [f"{', '.join(names)}: {where}" for where, names in found.items() if where != most]
+    return f"Measured {most} in the same run{''.join(f'; {each}' for each in others)}."
+
+
+def write(known: dict[str, Any]) -> None:
+    """Put the figures into both files."""
     rows = rows_of(known)
     for path, chosen in ((README, headlines(rows)), (WHOLE, rows)):
-        put(path, [measured, "", *HEAD, *map(line_of, chosen)])
+        put(path, [measured(known), "", *HEAD, *map(line_of, chosen)])
