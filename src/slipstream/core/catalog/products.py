@@ -210,7 +210,7 @@ def _linear_shape(call: Any) -> Any:
                          f"the input's last size has to be {weight.shape[-1]}, the features that "
                          "the weight takes")
     shape = (*x.shape[:-1], *weight.shape[:-1])
-    if bias is not None:
+    if bias is not None and bias.spec.shape != shape[-1:]:
         try:
             fits = broadcast_shapes(bias.spec.shape, shape) == shape
         except (RuntimeError, ValueError):

@@ -241,15 +241,15 @@ def _calls_ops(op: Op, positions: tuple[int, ...]) -> bool:
 
 def rule_for(op: Op, flags: int, call: Any) -> Rule | None:
     """The rule for the inputs that ``flags`` marks; None where none of them is differentiable."""
-    positions = tuple(
+    gradient, values = op.entry.gradient, call.values
+    positions = tuple([
         place for place, name in enumerate(op.names)
-        if flags >> place & 1 and name in op.entry.gradient
-        and _differentiable(call.values[place])
-    )
+        if flags >> place & 1 and name in gradient and _differentiable(values[place])
+    ])
     if not positions:
         return None
     # A scalar number and a tensor in the same place save differently.
-    kinds = tuple(isinstance(value, TensorBase) for value in call.values)
+    kinds = tuple([isinstance(value, TensorBase) for value in values])
     rule = op.rules.get((positions, kinds))
     if rule is None:
         rule = op.rules[positions, kinds] = FormulaRule(op, positions)
