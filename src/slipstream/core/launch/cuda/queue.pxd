@@ -20,6 +20,8 @@ cdef class Queue:
     cdef public int number
     cdef public Window window
     cdef public Window spare
+    cdef public object recent
+    cdef public object taken
     cdef public Py_ssize_t sequence
     cdef public bint deferred
     cdef public bint sending
@@ -50,4 +52,6 @@ cdef class Queue:
     cpdef bint tick(self) except -1
     cpdef object watch_drain(self)
 
+cdef object hand_over(Queue queue, Window window, str reason)
+cdef object launch_rest(Queue queue, Window window, str reason)
 cdef object note_trace(Window window, ModeState state)

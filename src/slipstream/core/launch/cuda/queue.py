@@ -71,7 +71,9 @@ class Queue:
     stretch: int
     before: int
     repeats: int
-    spare: Window
+    spare: Window | None
+    recent: Any
+    taken: Any
     lock: Any
     workspace: Any
     capture: Any
@@ -89,7 +91,10 @@ class Queue:
         self.stream = stream
         self.number = number
         self.window = Window()
-        self.spare = Window()
+        self.spare = None
+        # Where the sites of windows are kept, and the word that a kernel's report sets.
+        self.recent = owner.slot.recent
+        self.taken = owner.slot.taken
         self.sequence = 0
         self.deferred = True
         self.sending = False
@@ -257,14 +262,17 @@ class Queue:
             finally:
                 self.sending = False
                 self.note_waiting()
-                self.owner.sent(window)
+                self.recent.append((window.launches, window.sites))
                 self.spare = window
-        self.owner.check()
+        if self.taken.value:
+            self.owner.check()
 
     def fresh_window(self) -> Window:
         """An empty window: the one that was sent before the last, used again."""
-        window: Window = self.spare
-        self.spare = Window()
+        window: Window | None = self.spare
+        if window is None:
+            return Window()
+        self.spare = None
         window.clear()
         return window
 
