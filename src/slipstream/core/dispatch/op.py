@@ -355,7 +355,7 @@ class Op(OpCore):
                 if ((tensor.record is not None or tensor.base is not None)
                         and state.grad_enabled and tape.requires_grad(tensor)):
                     flags |= 1 << i
-            elif value is None or type(value) is int or type(value) is bool:
+            elif value is None or type(value) is int or type(value) is bool or type(value) is str:
                 if i < self.count and self.kinds[i] != STATIC:
                     return None
                 part = value

@@ -255,7 +255,7 @@ class Queue:
             if self.sending or not window.launches:
                 return
             self.sending = True
-            self.window = self.fresh_window()
+            self.window = fresh_window(self)
             self.mark = 0
             try:
                 hand_over(self, window, reason)
@@ -266,15 +266,6 @@ class Queue:
                 self.spare = window
         if self.taken.value:
             self.owner.check()
-
-    def fresh_window(self) -> Window:
-        """An empty window: the one that was sent before the last, used again."""
-        window: Window | None = self.spare
-        if window is None:
-            return Window()
-        self.spare = None
-        window.clear()
-        return window
 
     def dispatch(self, window: Window, reason: str) -> None:
         """Hand a window to the driver."""
@@ -349,6 +340,16 @@ class Queue:
     def watch_drain(self) -> None:
         """Drain from another thread, where nobody is at it."""
         drain_from_outside(self)
+
+
+def fresh_window(queue: Queue) -> Window:
+    """An empty window: the one that was sent before the last, used again."""
+    window: Window | None = queue.spare
+    if window is None:
+        return Window()
+    queue.spare = None
+    window.clear()
+    return window
 
 
 def hand_over(queue: Queue, window: Window, reason: str) -> None:
