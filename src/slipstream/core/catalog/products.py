@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
 import numpy as np
 
 from slipstream.core.catalog import samples
 from slipstream.core.catalog.checks import conj
-from slipstream.core.catalog.table import define, ops
+from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu import products
@@ -18,6 +19,7 @@ from slipstream.core.kernels.cpu.small_products import SmallProduct, refusal
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab.errors import explain
+from slipstream.core.vocab.records import Spec, TensorBase
 
 
 def array_candidate(name: str, function: Any) -> Candidate:
@@ -80,7 +82,7 @@ def _matmul_shape(call: Any) -> Any:
 
 def turned(x: Any) -> Any:
     """A matrix transposed, or each of a batch."""
-    return ops.transpose.call((x, -2, -1), None)
+    return table["transpose"].call((x, -2, -1), None)
 
 
 def matmul_left(g: Any, self_spec: Any, other: Any) -> Any:
@@ -210,7 +212,7 @@ def _linear_shape(call: Any) -> Any:
                          f"the input's last size has to be {weight.shape[-1]}, the features that "
                          "the weight takes")
     shape = (*x.shape[:-1], *weight.shape[:-1])
-    if bias is not None:
+    if bias is not None and bias.spec.shape != shape[-1:]:
         try:
             fits = broadcast_shapes(bias.spec.shape, shape) == shape
         except (RuntimeError, ValueError):
@@ -223,6 +225,11 @@ def _linear_shape(call: Any) -> Any:
 
 def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
     """g^T @ input, over all leading dims."""
+    # Once a layer and step: what is usual goes straight on.
+    upstream = cython.declare(TensorBase, g)
+    spec = cython.declare(Spec, weight_spec)
+    if spec.ndim == 2 == upstream.spec.ndim and not spec.dtype.is_complex:
+        return table["matmul"].call2(turned(g), input)
     if weight_spec.ndim == 1:
         return (g.unsqueeze(-1) * conj(input)).reshape((-1, weight_spec.shape[0])).sum(0)
     known = conj(input) if input.spec.dtype.is_complex else input
@@ -233,6 +240,9 @@ def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
 
 
 def _input_grad(g: Any, weight: Any) -> Any:
+    other = cython.declare(TensorBase, weight)
+    if other.spec.ndim == 2 and not other.spec.dtype.is_complex:
+        return table["matmul"].call2(g, weight)
     if weight.spec.ndim == 1:
         return g.unsqueeze(-1) * conj(weight)
     return ops.matmul.call2(g, conj(weight) if weight.spec.dtype.is_complex else weight)

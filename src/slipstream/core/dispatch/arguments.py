@@ -66,7 +66,11 @@ def is_number(value: Any) -> bool:
 
 def check_types(op: Any, values: Any) -> None:
     """Raise TypeError for an argument that is not of its parameter's type."""
-    for parameter, value in zip(op.signature.parameters, values, strict=True):
+    kinds = op.kinds
+    for place, parameter in enumerate(op.signature.parameters):
+        value = values[place]
+        if value is parameter.default or (kinds[place] == TENSOR and isinstance(value, TensorBase)):
+            continue
         if not _fits(parameter, value):
             raise TypeError(
                 f"{op.name}(): argument '{parameter.name}' must be {_wanted(parameter)}, "

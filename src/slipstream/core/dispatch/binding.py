@@ -29,6 +29,8 @@ class Binder:
             if isinstance(value, TensorBase):
                 tensor = value
                 parts.append(tensor.spec.kind)
+            elif place == op.unkeyed:
+                parts.append(None)
             elif op.kinds[place] == STATIC_NUMBER:
                 parts.append((type(value), value))
             elif op.kinds[place] == STATIC or value is op.defaults[place]:

@@ -30,23 +30,32 @@ class Call:
         self.values = values
         self.target = target
         self.form = form
-        self.arguments: dict[str, Any] = dict(zip(op.names, values, strict=True))
+        self.names: tuple[str, ...] = op.names
+        self.found: list[TensorBase] | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments by name."""
+        return dict(zip(self.names, self.values, strict=True))
 
     def __getitem__(self, name: str) -> Any:
-        return self.arguments[name]
+        return self.values[self.names.index(name)]
 
     def spec(self, name: str) -> Spec:
         """The spec of a tensor argument."""
-        return self.arguments[name].spec
+        return self.values[self.names.index(name)].spec
 
     def tensors(self) -> list[TensorBase]:
         """Every tensor among the arguments, lists opened, in order."""
+        if self.found is not None:
+            return self.found
         found: list[TensorBase] = []
         for value in self.values:
             if isinstance(value, TensorBase):
                 found.append(value)
             elif isinstance(value, (tuple, list)):
-                found.extend(each for each in value if isinstance(each, TensorBase))
+                found.extend([each for each in value if isinstance(each, TensorBase)])
+        self.found = found
         return found
 
     def error(self, kind: type[Exception], rule: str, mend: str = "") -> Exception:
@@ -61,7 +70,7 @@ class Call:
 
         Raises RuntimeError where operands are on several.
         """
-        given = self.arguments.get("device")
+        given = self.values[self.op.device_at] if self.op.device_at >= 0 else None
         if given is not None:
             return Device(given)
         found = [tensor.spec.device for tensor in self.tensors()]

@@ -40,6 +40,7 @@ cdef class OpCore(OpBase):
     cdef public object recent_right
     cdef public int recent_flags
     cdef public dict lists
+    cdef public Py_ssize_t unkeyed
     cdef public dict policies
     cdef public int heeds
     cdef tuple _specs(self, object tensors, bint grad_enabled)

@@ -9,7 +9,7 @@ from typing import Any
 
 import cython
 
-from slipstream.core.dispatch.entry import FORMULA_KINDS
+from slipstream.core.dispatch.entry import FORMULA_KINDS, POINTWISE
 from slipstream.core.dispatch.signature import Signature, parse
 from slipstream.core.dispatch.tracing import (
     profiled_compound,
@@ -65,6 +65,15 @@ class Wiring:
 wiring = Wiring()
 
 
+def unkeyed_place(entry: Any, names: tuple[str, ...]) -> int:
+    """Where the sizes are of what a plain formula makes, or -1.
+
+    It does not name them, so that no recipe depends on them.
+    """
+    plain = entry.kind == POINTWISE and entry.check is None and "size" in names
+    return names.index("size") if plain else -1
+
+
 class OpCore(OpBase):
     """What is known of an op, and how its plans are carried out; `dispatch.op.Op` finds them."""
 
@@ -94,6 +103,7 @@ class OpCore(OpBase):
     recent_right: Any
     recent_flags: int
     lists: dict[Any, Any]
+    unkeyed: int
     policies: dict[str, str]
     heeds: int
 
@@ -123,11 +133,10 @@ class OpCore(OpBase):
         self.programs = {}
         self.rules = {}
         self.kernels = {}
-        self.recent = None
-        self.recent_left = None
-        self.recent_right = None
+        self.recent = self.recent_left = self.recent_right = None
         self.recent_flags = 0
         self.lists = {}
+        self.unkeyed = unkeyed_place(entry, self.names)
         self.policies = entry.policies
         # What of ``special`` concerns the op: modes always, autocast of types with a policy.
         self.heeds = -MODE | sum([BITS[kind] for kind in self.policies])

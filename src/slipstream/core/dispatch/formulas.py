@@ -30,7 +30,7 @@ from slipstream.core.shapes.strides import output_strides_of_pointwise
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType, can_cast
 from slipstream.core.vocab.modes import ModeState
-from slipstream.core.vocab.programs import ROW
+from slipstream.core.vocab.programs import ROW, Program
 from slipstream.core.vocab.records import KERNEL, Backend, Kernel, Plan, Spec, TensorBase
 
 
@@ -48,6 +48,8 @@ class Recipe:
     backend: Backend | None = None
     # Whether plain calls can be bound the short way, and the rules by what wants a gradient.
     short: bool = False
+    # Which outputs have one value a row.
+    lines: tuple[bool, ...] = ()
     rules: dict[int, Any] = field(default_factory=lambda: {0: None})
 
 
@@ -102,8 +104,14 @@ def make_recipe(call: Call, device: Any) -> Recipe:
         op, traced, tuple(outputs), kernel,
         tuple(names.index(name) for name in traced.operands),
         tuple(names.index(name) for name in traced.number_names),
-        considered, backend_of(device), _is_short(call, traced),
+        considered, backend_of(device), _is_short(call, traced), lines_of(traced.program),
     )
+
+
+def lines_of(program: Program) -> tuple[bool, ...]:
+    """Which outputs of a program have one value a row, and none where nothing is reduced."""
+    return tuple([program.has_rows and program.level_of(output.value) == ROW
+                  for output in program.outputs])
 
 
 def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
@@ -196,7 +204,8 @@ def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
     if recipe.op.kernels and _take_registered(plan, recipe, call, device):
         pass
     elif plan.backend.has_data:
-        strides = [_aligned(outs[i], traced, i, domain) for i in range(len(outs))]
+        strides = [_aligned(outs[i], traced, i, domain) if line else _strides(outs[i], domain)
+                   for i, line in enumerate(recipe.lines)]
         strides += [_strides(tensor.spec, domain) for tensor in inputs]
         plan.binding = recipe.kernel.bind(domain, reduced, strides)
     if recipe.op.entry.stores:
@@ -240,10 +249,9 @@ def _output_specs(recipe: Recipe, domain: tuple[int, ...], call: Call, device: A
     found = []
     traced = recipe.traced
     tensors = call.tensors()
-    shape = () if tensors and all(t.spec.ndim == 0 for t in tensors) else domain
+    shape = () if tensors and not any([t.spec.ndim for t in tensors]) else domain
     for i, dtype in enumerate(recipe.results):
-        output = traced.program.outputs[i]
-        if traced.program.has_rows and traced.program.level_of(output.value) == ROW:
+        if recipe.lines[i]:
             keepdim = traced.keepdims[i] and bool(shape)
             reduced = reduced_shape(domain, traced.reduced_dims, keepdim)
             found.append(specs.contiguous(device, dtype, reduced))
@@ -257,7 +265,7 @@ def _output_specs(recipe: Recipe, domain: tuple[int, ...], call: Call, device: A
 def pointwise_spec(device: Any, dtype: DType, shape: tuple[int, ...],
                    inputs: Sequence[TensorBase]) -> Spec:
     """The spec of a new pointwise result: the operands' memory format is kept."""
-    if all(tensor.spec.contiguous for tensor in inputs):
+    if all([tensor.spec.contiguous for tensor in inputs]):
         return specs.contiguous(device, dtype, shape)
     geometry = [(tensor.spec.shape, tensor.spec.strides) for tensor in inputs]
     return specs.intern(device, dtype, shape, output_strides_of_pointwise(shape, geometry))
@@ -266,8 +274,8 @@ def pointwise_spec(device: Any, dtype: DType, shape: tuple[int, ...],
 def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
     """The shape after reducing ``dims``."""
     if keepdim:
-        return tuple(1 if i in dims else size for i, size in enumerate(shape))
-    return tuple(size for i, size in enumerate(shape) if i not in dims)
+        return tuple([1 if i in dims else size for i, size in enumerate(shape)])
+    return tuple([size for i, size in enumerate(shape) if i not in dims])
 
 
 def _target_spec(call: Call, natural: Spec, plan: Plan) -> Spec:
@@ -303,15 +311,12 @@ def _strides(spec: Spec, domain: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _aligned(spec: Spec, traced: Traced, place: int, domain: tuple[int, ...]) -> tuple[int, ...]:
-    """An output's strides over the domain's dims; 0 along reduced dims."""
-    output = traced.program.outputs[place]
+    """The strides of an output of rows over the domain's dims; 0 along reduced dims."""
     reduced = traced.reduced_dims
-    if not traced.program.has_rows or traced.program.level_of(output.value) != ROW:
-        return _strides(spec, domain)
     if traced.keepdims[place] and spec.ndim == len(domain):
-        return tuple(0 if i in reduced else s for i, s in enumerate(spec.strides))
+        return tuple([0 if i in reduced else s for i, s in enumerate(spec.strides)])
     steps = iter(spec.strides)
-    return tuple(0 if i in reduced else next(steps, 0) for i in range(len(domain)))
+    return tuple([0 if i in reduced else next(steps, 0) for i in range(len(domain))])
 
 
 def normalized_dims(call: Call, name: str = "dim") -> tuple[int, ...]:

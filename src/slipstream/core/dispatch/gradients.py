@@ -15,6 +15,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import cython
+
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.op import PLAIN, Op
 from slipstream.core.dispatch.signature import NUMBER, TENSORS
@@ -153,6 +155,16 @@ class FormulaRule(Rule):
 
     def _values(self, sources: tuple[int, ...], node: Node, grads: list[Any],
                 held: list[Any]) -> tuple[Any, ...]:
+        count: cython.Py_ssize_t = len(sources)
+        if count == 1:
+            return (self._value(sources[0], node, grads, held),)
+        if count == 2:
+            return (self._value(sources[0], node, grads, held),
+                    self._value(sources[1], node, grads, held))
+        if count == 3:
+            return (self._value(sources[0], node, grads, held),
+                    self._value(sources[1], node, grads, held),
+                    self._value(sources[2], node, grads, held))
         found: list = []
         for source in sources:
             found.append(self._value(source, node, grads, held))
@@ -241,15 +253,15 @@ def _calls_ops(op: Op, positions: tuple[int, ...]) -> bool:
 
 def rule_for(op: Op, flags: int, call: Any) -> Rule | None:
     """The rule for the inputs that ``flags`` marks; None where none of them is differentiable."""
-    positions = tuple(
+    gradient, values = op.entry.gradient, call.values
+    positions = tuple([
         place for place, name in enumerate(op.names)
-        if flags >> place & 1 and name in op.entry.gradient
-        and _differentiable(call.values[place])
-    )
+        if flags >> place & 1 and name in gradient and _differentiable(values[place])
+    ])
     if not positions:
         return None
     # A scalar number and a tensor in the same place save differently.
-    kinds = tuple(isinstance(value, TensorBase) for value in call.values)
+    kinds = tuple([isinstance(value, TensorBase) for value in values])
     rule = op.rules.get((positions, kinds))
     if rule is None:
         rule = op.rules[positions, kinds] = FormulaRule(op, positions)

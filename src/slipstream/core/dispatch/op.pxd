@@ -1,4 +1,4 @@
-from slipstream.core.vocab.records cimport Plan, TensorBase
+from slipstream.core.vocab.records cimport Plan, Spec, TensorBase
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Tape
@@ -31,6 +31,7 @@ cdef class Op(OpCore):
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
 
+cdef object _note_made(object values, Plan plan, object begun)
 cdef object _part(OpCore op, Py_ssize_t place, object value)
 cdef object _note_recent(Op op, Plan plan, object left, object right, int flags)
 cdef object _record_short(

@@ -25,10 +25,10 @@ from slipstream.core.dispatch.signature import (
 from slipstream.core.dispatch.tracing import begin_planning, emit_plan, end_planning
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
-from slipstream.core.vocab.dtypes import DType
+from slipstream.core.vocab.dtypes import DType, float64
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
-from slipstream.core.vocab.records import KERNEL, VIEW, Plan, TensorBase
+from slipstream.core.vocab.records import KERNEL, VIEW, Plan, Spec, TensorBase
 from slipstream.core.vocab.ring import TAPE, Ring
 from slipstream.core.vocab.settings import settings
 
@@ -36,7 +36,7 @@ if not cython.compiled:
     from slipstream.core.dispatch import quick
 
 __all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Ring",
-           "Tape", "plan_table", "wiring"]
+           "Spec", "Tape", "plan_table", "wiring"]
 
 
 class PlanTable:
@@ -325,12 +325,12 @@ class Op(OpCore):
             plan = found
             plan.used = True
             return plan
-        begun = begin_planning()
+        begun = None if modes.ring is None else begin_planning()
         try:
             plan = self.builder.plan(self, state, values, target, form, key[self.count])
         except Exception as failure:
             raise wiring.shortened(failure)  # noqa: B904
-        end_planning(values, plan, begun)
+        _note_made(values, plan, begun)
         plan_table.made += 1
         if plan.key is None:
             plan.key = key
@@ -358,7 +358,7 @@ class Op(OpCore):
                 if ((tensor.record is not None or tensor.base is not None)
                         and state.grad_enabled and tape.requires_grad(tensor)):
                     flags |= 1 << i
-            elif value is None or type(value) is int or type(value) is bool:
+            elif value is None or type(value) is int or type(value) is bool or type(value) is str:
                 if i < self.count and self.kinds[i] != STATIC:
                     return None
                 part = value
@@ -411,6 +411,13 @@ def _record_short(plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],
     ring.switch(TAPE)
     tape.record_short(plan, operands, tail, out, state)
     ring.switch(ring.outside)
+
+
+def _note_made(values: Any, plan: Plan, begun: tuple[int, int] | None) -> None:
+    """Tell that a plan was made, where a profile is on or its result is float64, meant or not."""
+    result: Spec = plan.out_spec
+    if begun is not None or (result is not None and result.dtype is float64):
+        end_planning(values, plan, begun)
 
 
 def _note_recent(op: Op, plan: Plan | None, left: Any, right: Any, flags: int) -> None:

@@ -23,4 +23,6 @@ cdef Tape tape
 cdef object accumulate_leaf(Node node, list grads, bint create_graph)
 cdef object _owned(list grads, bint create_graph)
 cdef Py_ssize_t _holders(list grads)
+cpdef object fit(TensorBase grad, Spec spec, Node node, Py_ssize_t place=*)
+cdef bint _reduces_to(tuple shape, tuple wanted) except -1
 cdef object _sum_to(TensorBase grad, tuple wanted)

@@ -230,8 +230,7 @@ def _zeros(grad: Any, spec: Spec, grads: list[Any]) -> Any:
 def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
     """A gradient in the shape and dtype of its input: what broadcasting repeated is summed."""
     if grad.spec.shape != spec.shape:
-        known = (grad.spec.shape, spec.shape) in leading
-        if not known and not _reduces_to(grad.spec.shape, spec.shape):
+        if not _reduces_to(grad.spec.shape, spec.shape):
             raise RuntimeError(f"Function {node.name()} returned an invalid gradient at index "
                                f"{place} - got {list(grad.spec.shape)} but expected shape "
                                f"compatible with {list(spec.shape)}")
@@ -252,22 +251,28 @@ def _sum_to(grad: TensorBase, wanted: tuple[Any, ...]) -> Any:
     """Sum over the dims that broadcasting repeated; the common case is looked up."""
     shape = grad.spec.shape
     key = (shape, wanted)
-    if key not in leading:
+    dims: Any = leading.get(key, leading)
+    if dims is leading:
         if len(leading) >= MOST:
             leading.clear()
         extra = len(shape) - len(wanted)
-        leading[key] = tuple(range(extra)) if extra > 0 and shape[extra:] == wanted else None
-    dims = leading[key]
+        dims = tuple(range(extra)) if extra > 0 and shape[extra:] == wanted else None
+        leading[key] = dims
     if dims is None:
         return operations.sum_to(grad, wanted)
     return operations.sum.call((grad, dims), None)
 
 
-def _reduces_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+def _reduces_to(shape: tuple[Any, ...], wanted: tuple[Any, ...]) -> cython.bint:
     """Whether broadcasting ``wanted`` can give ``shape``."""
-    tail = shape[len(shape) - len(wanted):]
-    return len(wanted) <= len(shape) and all(
-        size in (1, found) for size, found in zip(wanted, tail, strict=True))
+    extra: cython.Py_ssize_t = len(shape) - len(wanted)
+    place: cython.Py_ssize_t
+    if extra < 0:
+        return False
+    for place in range(len(wanted)):
+        if wanted[place] != shape[place + extra] and wanted[place] != 1:
+            return False
+    return True
 
 
 def accumulate_leaf(node: Node, grads: list[Any], create_graph: bool) -> None:

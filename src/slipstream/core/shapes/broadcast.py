@@ -14,7 +14,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Ints:
     for shape in shapes:
         shape = tuple(shape)
         if shape != result:
-            result = _broadcast_two(result, shape)
+            result = _broadcast_two(result, shape) if result else shape
     return result
 
 

@@ -35,6 +35,8 @@ class Aligner:
 
     def bring(self, plan: Plan, operands: tuple[Any, ...], alignment: int) -> tuple[Any, ...]:
         """The operands, with copies in the place of those at other addresses."""
+        if not any([address(tensor) % alignment for tensor in operands]):
+            return operands
         return tuple([tensor if address(tensor) % alignment == 0
                       else self.copied(plan, tensor, place >= self.outputs)
                       for place, tensor in enumerate(operands)])

@@ -136,6 +136,7 @@ class Reduction:
         self.itemsize = max([self.itemsizes[place] for place in self.full], default=1)
         # Whether operands are read once only, for one round of reductions.
         self.single = stages.last == 1 and not stages.full_outputs
+        self.steps = [f"step{place}s" for place in range(len(self.levels))]
         self.row_inputs = min(stages.level[:len(formula.program.inputs)], default=EACH) < EACH
 
 
@@ -248,12 +249,12 @@ def _batch(reduction: Reduction, bytes_read: int, vector: int) -> int:
     return min(rounded_up(fitting + 1) // 2, KEPT_VECTORS) or 1
 
 
-def _least(reduction: Reduction, bytes_read: int, plan: ReducePlan) -> int:
+def _least(reduction: Reduction, bytes_read: int, vector: int, batch: int, columns: bool) -> int:
     """How many blocks the registers of a processor should hold at least."""
-    used = plan.vector * (plan.batch * bytes_read + reduction.part_bytes)
+    used = vector * (batch * bytes_read + reduction.part_bytes)
     if not reduction.single or used > RESIDENT_BYTES:
         return 1
-    if plan.columns:
+    if columns:
         return RESIDENT_PLACES if reduction.places else RESIDENT_FAR
     return RESIDENT if len(reduction.full) < MANY_OPERANDS else RESIDENT_FAR
 
@@ -306,26 +307,26 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
         words |= access.space_words(space.inner, "at")
     for place in range(len(kinds)):
         inner = space.inner_steps[place] if taken else ()
-        words[f"step{place}s"] = [*outer_steps[place], *inner]
+        words[reduction.steps[place]] = [*outer_steps[place], *inner]
     plan = ReducePlan(False, tuple(kinds), tuple(shared), vector, batch, len(outer),
                       len(space.inner) if taken else 0, _block_class(lanes), _wide(space),
                       again=keep == 0)
     chunks = _row_chunks(reduction, rows, space.length, stored)
     if chunks > 1:
-        plan = plan._replace(batch=_batch(reduction, max(stored, 1), vector), again=True,
-                       threads=BLOCK, warps=BLOCK // WARP)
-        plan = plan._replace(least=_least(reduction, stored, plan))
+        batch = _batch(reduction, max(stored, 1), vector)
+        plan = plan._replace(batch=batch, again=True, threads=BLOCK, warps=BLOCK // WARP,
+                             least=_least(reduction, stored, vector, batch, False))
         return _split_rows(reduction, plan, words, chunks)
     # A row of several warps has a block of its own.
     several = BLOCK // 2 // lanes if lanes <= WARP else 1
     # A kernel that asks for no ends pays where there is much to read; small sizes share one.
     large = rows * space.length >= LONG_ROW
     turns = _turns(reduction, plan, lanes, rows) if lanes <= WARP else 1
-    plan = plan._replace(warps=lanes // WARP if lanes <= WARP else plan.threads // WARP,
-                   turns=turns,
-                   exact=large and vectors > 0 == vectors % (batch * lanes)
-                   and rows % (several * turns) == 0)
-    plan = plan._replace(exact=plan.exact and (plan.again or vectors == batch * lanes))
+    exact = (large and vectors > 0 == vectors % (batch * lanes) and rows % (several * turns) == 0
+             and (plan.again or vectors == batch * lanes))
+    warps = lanes // WARP if lanes <= WARP else plan.threads // WARP
+    if (warps, turns, exact) != (0, 1, False):
+        plan = plan._replace(warps=warps, turns=turns, exact=exact)
     return [Cut(plan, words, (lanes, several), -(-rows // (several * turns)), 1)]
 
 
@@ -408,14 +409,11 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
                     **access.space_words(batches, "row"), **access.space_words(inner, "at")}
     for place in range(len(kinds)):
         full = reduction.levels[place] == EACH
-        words[f"step{place}s"] = [*space.outer_steps[place],
+        words[reduction.steps[place]] = [*space.outer_steps[place],
                                   *(inner_steps[place] if full else (0,) * len(inner))]
     bytes_read = sum([reduction.itemsizes[place] for place in reduction.full
                       if place >= reduction.outputs and kinds[place] != REPEAT])
     batch = _batch(reduction, max(bytes_read, 1), vector)
-    plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
-                      len(inner), BLOCK, _wide(space), again=True)
-    plan = plan._replace(least=_least(reduction, max(bytes_read, 1), plan))
     blocks = tiles * access.count_of(batches)
     chunks = min(-(-space.length // (high * WALK)), -(-BLOCKS // blocks))
     joined = wide * vector * reduction.fold_bytes
@@ -423,14 +421,17 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     if blocks * chunks > FEW_BLOCKS > blocks:
         # Whole waves of blocks.
         chunks = blocks * chunks // FEW_BLOCKS * FEW_BLOCKS // blocks
-    if chunks < 2 or space.rows * space.length < LONG_ROW:
-        plan = plan._replace(exact=space.length % (high * batch) == 0)
-        return [Cut(plan, words, (wide, high), blocks, 1)]
-    span = _column_span(space.length, chunks, high * batch)
-    chunks = -(-space.length // span)
-    words = {**words, "span": [span], "chunks": [chunks]}
-    plan = plan._replace(exact=space.length % (high * batch) == 0 == span % (high * batch))
-    return _staged(reduction, Cut(plan, words, (wide, high), blocks, chunks))
+    split = chunks >= 2 and space.rows * space.length >= LONG_ROW
+    if split:
+        span = _column_span(space.length, chunks, high * batch)
+        chunks = -(-space.length // span)
+        words["span"], words["chunks"] = [span], [chunks]
+    exact = space.length % (high * batch) == 0 == words["span"][0] % (high * batch)
+    plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
+                      len(inner), BLOCK, _wide(space), again=True, exact=exact,
+                      least=_least(reduction, max(bytes_read, 1), vector, batch, True))
+    made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
+    return _staged(reduction, made) if split else [made]
 
 
 def _column_span(length: int, chunks: int, turn: int) -> int:

@@ -10,6 +10,7 @@ library is never called again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from slipstream.core.kernels.cuda import few_rows, half_products, products
@@ -95,15 +96,17 @@ class Remembered:
     """A call's arguments for a kernel that may be made later: specs in the tensors' place."""
 
     def __init__(self, call: Any) -> None:
-        self.arguments = {name: Bare(value.spec) if isinstance(value, TensorBase) else value
-                          for name, value in call.arguments.items()}
+        self.names: tuple[str, ...] = call.names
+        self.values = [value.spec if isinstance(value, TensorBase) else value
+                       for value in call.values]
 
     def __getitem__(self, name: str) -> Any:
-        return self.arguments[name]
+        value = self.values[self.names.index(name)]
+        return Bare(value) if isinstance(value, Spec) else value
 
     def spec(self, name: str) -> Spec:
         """The spec of a tensor argument."""
-        spec: Spec = self.arguments[name].spec
+        spec: Spec = self.values[self.names.index(name)]
         return spec
 
 
@@ -171,14 +174,17 @@ class FirstUse:
         """Call the library on the current stream."""
         backend: Any = plan.backend
         moved = kernel.aligner.bring(plan, operands, ALIGNMENT)
-        a, b, d, *rest = [address(moved[place]) for place in kernel.order]
+        given = [address(moved[place]) for place in kernel.order]
         product = self.call.product
-        bias = rest.pop(0) if product.biased else 0
-        aux = rest.pop(0) if product.auxiliary else 0
-        at = Addresses(a, b, d, bias, aux, backend.workspace())
-        backend.call_alone(LibraryCode.name, lambda stream: self.call.run(at, stream),
+        # In the order of the words: a, b, d, then what the epilogue takes.
+        for place, taken in ((3, product.biased), (4, product.auxiliary)):
+            if not taken:
+                given.insert(place, 0)
+        at = Addresses._make([*given, backend.workspace()])
+        backend.call_alone(LibraryCode.name, partial(self.call.run, at),
                            "not capturable" if self.refused else "first sight")
-        kernel.aligner.give_back(plan, operands, moved)
+        if moved is not operands:
+            kernel.aligner.give_back(plan, operands, moved)
 
 
 # -- which products the library takes ------------------------------------------------------------

@@ -66,8 +66,8 @@ def map_space(domain: Ints, strides: Sequence[Ints]) -> tuple[Ints, Sequence[Int
 def plan_map(sizes: Ints, steps: Sequence[Ints], itemsizes: Sequence[int],
              outputs: int) -> tuple[MapPlan, Words]:
     """The plan and the tail's words for a collapsed space and the steps of its operands."""
-    if len(sizes) == 1 and all(own == (1,) for own in steps):
-        return _flat_plan(tuple(itemsizes), outputs), {"count": [sizes[0]]}
+    if len(sizes) == 1 and steps.count((1,)) == len(steps):
+        return flat_plan(tuple(itemsizes), outputs), {"count": [sizes[0]]}
     count = access.count_of(sizes)
     kinds = [_whole_kind(sizes, own) for own in steps]
     vector = access.elements_of([size for size, kind in zip(itemsizes, kinds, strict=True)
@@ -89,7 +89,7 @@ def plan_map(sizes: Ints, steps: Sequence[Ints], itemsizes: Sequence[int],
 
 
 @cache
-def _flat_plan(itemsizes: Ints, outputs: int) -> MapPlan:
+def flat_plan(itemsizes: Ints, outputs: int) -> MapPlan:
     """The plan where all operands lie in the order of the domain."""
     kinds = (FLAT,) * len(itemsizes)
     vector = access.elements_of(itemsizes)

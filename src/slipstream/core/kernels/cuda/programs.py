@@ -23,6 +23,7 @@ from slipstream.core.kernels.cuda.maps import (
     BLOCK,
     MapPlan,
     MapWriter,
+    flat_plan,
     grid_of,
     map_space,
     plan_map,
@@ -82,6 +83,10 @@ class ProgramKernel(LaunchKernel):
         self.itemsizes = [dtype.itemsize for dtype in self.formula.dtypes]
         self.reduction = Reduction(self.formula)
         self.maps = is_map(program) and self._alike()
+        # The plan of a map whose operands all lie alike.
+        self.flat: Any = None
+        if self.maps and not self.has_rows and not self.formula.counts:
+            self.flat = flat_plan(tuple(self.itemsizes), self.formula.outputs)
         # By plan, which also tells what words there are in the tail.
         self.codes: dict[AnyPlan, KernelCode] = {}
         self.parts: dict[AnyPlan, tuple[list[str], bool]] = {}
@@ -93,6 +98,9 @@ class ProgramKernel(LaunchKernel):
 
     def bind(self, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Launch | Staged | None:
         """The launches for sizes and strides (elements, outputs first); None for no elements."""
+        if self.flat is not None and strides.count(strides[0]) == len(strides) and (
+                access.is_flat(domain, strides[0])):
+            return self._bind_flat(access.count_of(domain))
         space = self.collapse(domain, reduced, strides)
         if space is None:
             return None
@@ -102,6 +110,16 @@ class ProgramKernel(LaunchKernel):
         if isinstance(plan, ReducePlan) and plan.stage >= 0:
             return self._bind_stages(ready, inner)
         return self._launch(*ready[0], inner)
+
+    def _bind_flat(self, count: int) -> Launch | None:
+        """The launch where all operands lie in the order of the domain: only its size counts."""
+        if not count:
+            return None
+        plan = self.flat
+        code = self.printed(plan, {"count": [count]})
+        function = modules.function(self.device, code)
+        return Launch(code, function, (*grid_of(plan, count), 0), self.numbers,
+                      count.to_bytes(8, "little"))
 
     def collapse(self, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> AnySpace | None:
         """The domain in as few dims as the strides allow; None where there is nothing to compute.

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Walks on the device: the positions of a shape, operands with strides, indices that move one side.
 
 The geometry is what the CPU's kernels of the same call hold (`kernels.cpu.gathering`); here it

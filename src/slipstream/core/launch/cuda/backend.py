@@ -10,7 +10,6 @@ from slipstream.core.launch.cuda.edges import Edges
 from slipstream.core.launch.cuda.errors import ErrorSlot
 from slipstream.core.launch.cuda.forks import forks
 from slipstream.core.launch.cuda.launches import Launch, LaunchKernel
-from slipstream.core.launch.cuda.memo import Window
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.cuda.ordering import Order
 from slipstream.core.launch.cuda.pinning import Pinning
@@ -293,10 +292,6 @@ class CudaBackend(Backend):
         self.driver.use(self.context)
         if mode_table.ring is not None:
             tell_site(self.driver)
-
-    def sent(self, window: Window) -> None:
-        """Keep the sites of a window that was sent."""
-        self.slot.keep(window.launches, window.sites)
 
     def check(self) -> None:
         """Raise what a kernel reported."""

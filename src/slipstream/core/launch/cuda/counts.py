@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """What was launched, and how: the counts behind `cuda.launch_stats`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The error slot: where kernels write a bad index, and how it becomes the user's IndexError.
 
 A word of mapped host memory a device.  The first lane that meets a bad index takes the slot and

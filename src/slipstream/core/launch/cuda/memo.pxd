@@ -24,6 +24,9 @@ cdef class Graph:
     cdef public Py_ssize_t patches
     cdef public Py_ssize_t used
 
+cdef bint same_arguments(Graph graph, Window window) except -1
+cdef bint same_kernels(list mine, list other) except -1
+
 cdef class Memo:
     cdef HotCalls hot
     cdef object driver

@@ -150,6 +150,8 @@ class Memo:
             different = self._differences(graph, window)
             if different < fewest:
                 best, fewest = graph, different
+            if different == 0:
+                break
         if fewest * FEW > len(window.launches):
             best.patches += 1
             if best.patches > PATIENCE and len(known) < VARIANTS:
@@ -169,12 +171,14 @@ class Memo:
         count: cython.Py_ssize_t
         words: Words = window.words
         held: Words = graph.words
+        end: cython.Py_ssize_t
         for place in range(len(window.launches)):
-            count = window.ends[place] - start
+            end = window.ends[place]
+            count = end - start
             if window.launches[place] is not graph.launches[place] or not words.same(
                     start, held, start, count):
                 found += 1
-            start += count
+            start = end
         return found
 
     def _patch(self, graph: Graph, window: Window) -> int:
@@ -187,16 +191,18 @@ class Memo:
         before: Launch
         words: Words = window.words
         held: Words = graph.words
+        end: cython.Py_ssize_t
         for place in range(len(window.launches)):
             launch = window.launches[place]
             before = graph.launches[place]
-            count = window.ends[place] - start
+            end = window.ends[place]
+            count = end - start
             if launch is not before or not words.same(start, held, start, count):
                 self._patch_node(graph, place, launch, launch.parameters(words, start, count))
                 held.put(start, words, start, count)
                 graph.launches[place] = launch
                 changed += 1
-            start += count
+            start = end
         self.counts.patched += changed
         return changed
 
@@ -269,16 +275,28 @@ class Memo:
         self.seen.clear()
 
 
-def same_arguments(graph: Graph, window: Window) -> bool:
+def same_arguments(graph: Graph, window: Window) -> cython.bint:
     """Whether nothing needs to be patched."""
-    return (graph.launches == window.launches and graph.words.length == window.words.length
-            and window.words.same(0, graph.words, 0, window.words.length))
+    place: cython.Py_ssize_t
+    count: cython.Py_ssize_t = window.words.length
+    if graph.words.length != count or not window.words.same(0, graph.words, 0, count):
+        return False
+    for place in range(len(graph.launches)):
+        if graph.launches[place] is not window.launches[place]:
+            return False
+    return True
 
 
-def same_kernels(mine: list[Launch], other: list[Launch]) -> bool:
+def same_kernels(mine: list[Any], other: list[Any]) -> cython.bint:
     """Whether two sequences launch the same kernels, whatever their sizes and arguments."""
-    if mine == other:
-        return True
+    first: Launch
+    second: Launch
+    place: cython.Py_ssize_t
     if len(mine) != len(other):
         return False
-    return all([launch.function == other[place].function for place, launch in enumerate(mine)])
+    for place in range(len(mine)):
+        first = mine[place]
+        second = other[place]
+        if first is not second and first.function != second.function:
+            return False
+    return True

@@ -27,6 +27,8 @@ from slipstream.core.vocab.settings import settings
 DIGEST = 32
 # Bytes of the folder at which the files that were used longest ago go.
 MOST_BYTES = 512 << 20
+# Bytes of dynamic shared memory that every kernel may have.
+PLAIN_SHARED = 48 << 10
 
 
 def folder() -> Path:
@@ -73,11 +75,14 @@ class Modules:
         """The kernel's handle on a device, allowing it ``shared`` bytes of dynamic memory."""
         ordinal = device.index or 0
         key = (ordinal, code.source, (code.name, *code.options))
+        known = self.functions.get(key)
+        if known is not None and shared <= PLAIN_SHARED:
+            return known
         with self.lock:
             handle = self.functions.get(key)
             if handle is None:
                 handle = self.functions[key] = self._load(ordinal, code)
-            if shared > self.shared.get(handle, 48 << 10):
+            if shared > self.shared.get(handle, PLAIN_SHARED):
                 drivers.current().set_dynamic_shared(handle, shared)
                 self.shared[handle] = shared
         return handle

@@ -20,6 +20,8 @@ cdef class Queue:
     cdef public int number
     cdef public Window window
     cdef public Window spare
+    cdef public object recent
+    cdef public object taken
     cdef public Py_ssize_t sequence
     cdef public bint deferred
     cdef public bint sending
@@ -44,10 +46,12 @@ cdef class Queue:
     cpdef object finish(self, Launch launch, tuple numbers)
     cpdef object boundary(self)
     cpdef object send(self, str reason)
-    cpdef Window fresh_window(self)
     cpdef object dispatch(self, Window window, str reason)
     cpdef object drain(self)
     cpdef bint tick(self) except -1
     cpdef object watch_drain(self)
 
+cdef Window fresh_window(Queue queue)
+cdef object hand_over(Queue queue, Window window, str reason)
+cdef object launch_rest(Queue queue, Window window, str reason)
 cdef object note_trace(Window window, ModeState state)

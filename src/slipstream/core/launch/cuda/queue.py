@@ -71,7 +71,9 @@ class Queue:
     stretch: int
     before: int
     repeats: int
-    spare: Window
+    spare: Window | None
+    recent: Any
+    taken: Any
     lock: Any
     workspace: Any
     capture: Any
@@ -89,7 +91,10 @@ class Queue:
         self.stream = stream
         self.number = number
         self.window = Window()
-        self.spare = Window()
+        self.spare = None
+        # Where the sites of windows are kept, and the word that a kernel's report sets.
+        self.recent = owner.slot.recent
+        self.taken = owner.slot.taken
         self.sequence = 0
         self.deferred = True
         self.sending = False
@@ -250,23 +255,17 @@ class Queue:
             if self.sending or not window.launches:
                 return
             self.sending = True
-            self.window = self.fresh_window()
+            self.window = fresh_window(self)
             self.mark = 0
             try:
                 hand_over(self, window, reason)
             finally:
                 self.sending = False
                 self.note_waiting()
-                self.owner.sent(window)
+                self.recent.append((window.launches, window.sites))
                 self.spare = window
-        self.owner.check()
-
-    def fresh_window(self) -> Window:
-        """An empty window: the one that was sent before the last, used again."""
-        window: Window = self.spare
-        self.spare = Window()
-        window.clear()
-        return window
+        if self.taken.value:
+            self.owner.check()
 
     def dispatch(self, window: Window, reason: str) -> None:
         """Hand a window to the driver."""
@@ -341,6 +340,16 @@ class Queue:
     def watch_drain(self) -> None:
         """Drain from another thread, where nobody is at it."""
         drain_from_outside(self)
+
+
+def fresh_window(queue: Queue) -> Window:
+    """An empty window: the one that was sent before the last, used again."""
+    window: Window | None = queue.spare
+    if window is None:
+        return Window()
+    queue.spare = None
+    window.clear()
+    return window
 
 
 def hand_over(queue: Queue, window: Window, reason: str) -> None:
