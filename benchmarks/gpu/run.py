@@ -92,12 +92,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--readme", action="store_true",
                         help="write the file's figures to the README and benchmarks/README.md")
+    parser.add_argument("--tables", action="store_true",
+                        help="run nothing: write those of the file")
     options = parser.parse_args()
     path = options.out or RESULTS / f"gpu-{commit()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     known = known_in(path)
-    wanted = [name for name in options.parts or PARTS
-              if not (options.resume and name in known)]
+    wanted = [] if options.tables else [name for name in options.parts or PARTS
+                                        if not (options.resume and name in known)]
     if wanted and importlib.util.find_spec("torch") is None:
         sys.exit(PEERLESS)
     for name in wanted:
@@ -107,7 +109,7 @@ def main() -> int:
             show(rows)
         else:
             apart(name, path)
-    if options.readme:
+    if options.readme or options.tables:
         tables.write(known_in(path))
     return 0
 
