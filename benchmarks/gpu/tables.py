@@ -39,12 +39,17 @@ def quantity(value: float | None, unit: str) -> str:
     return f"{digits} {unit}".strip()
 
 
+def verdict(row: dict[str, Any]) -> str:
+    """Whether a row meets its bar, where it has one."""
+    return "-" if row["bar"] is None else "ok" if row["met"] else "missed"
+
+
 def line_of(row: dict[str, Any]) -> str:
     """One row of a table."""
     bar = row["bar"]
     bound = "-" if bar is None else f"≤ {bar:g}" if bar > 0 else f"≥ {-bar:g}"
     cells = (row["what"], quantity(row["ours"], row["unit"]), quantity(row["peer"], row["unit"]),
-             f"{row['value']:.3g}", bound, "ok" if row["met"] else "missed")
+             f"{row['value']:.3g}", bound, verdict(row))
     return f"| {' | '.join(cells)} |"
 
 

@@ -188,7 +188,7 @@ def cpu_lines(found: Measured) -> list[str]:
               "dispatch, the script's own work)"]
     if cpu_verdict(found) == "dispatch-bound":
         lines.append(f"dispatch-bound: {100 * rest / whole:.0f} % of the time is no kernel's; "
-                     "larger tensors, or fewer and larger ops (compile) help; there is no replay "
+                     "larger tensors, or fewer and larger ops help; there is no replay "
                      "on the CPU")
     else:
         lines.append(f"kernel-bound: {100 * kernel / whole:.0f} % of the time is kernels'; a card "

@@ -226,7 +226,8 @@ def gpu_rows(gpu: dict[str, Any]) -> list[tuple[str, str]]:
 def as_text(found: dict[str, Any]) -> str:
     """Return the report as lines for a reader."""
     core, compiler = found["core"], found["compiler"]
-    state = "compiled" if core["compiled"] else "uncompiled"
+    partly = "partly compiled" if core["modules_compiled"] else "uncompiled"
+    state = "compiled" if core["compiled"] else partly
     headers = "with" if compiler["headers"] else "without"
     driver = found["driver"]
     usable = "yes" if driver["usable"] else "no"
@@ -234,7 +235,7 @@ def as_text(found: dict[str, Any]) -> str:
         ("slipstream", found["slipstream"]),
         ("python", f"{found['python']} ({sys.executable})"),
         ("platform", found["platform"]),
-        ("core", f"{state}, {core['modules_compiled']} of {core['modules']} modules "
+        ("core", f"{state}, {core['modules_compiled']} of {core['modules']} modules are "
                  f"({core['why']})"),
         ("compiler", f"{compiler['path'] or 'none'}, {headers} Python's headers"),
         ("numpy", found["numpy"]),

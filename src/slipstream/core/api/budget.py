@@ -206,8 +206,11 @@ def _fill(found: Measured, sampler: _Sampler, spans: list[tuple[Look, Look]]) ->
         found.ops += after.ops - before.ops
         found.launches += after.launches - before.launches
         found.replayed += after.replayed - before.replayed
-        found.elapsed += (after.now - before.now) / 1e3
-        found.waited += (after.waited - before.waited) / 1e3
+        # A wait longer than a stretch is told of where it ends: what came before it in the wait
+        # had no ops and was left out.
+        waited = after.waited - before.waited
+        found.elapsed += max(after.now - before.now, waited) / 1e3
+        found.waited += waited / 1e3
     found.spans = spans
     found.listened, found.kernels = sampler.listened, sampler.kernels / 1e3
     for backend, timer in sampler.timers.items():
