@@ -254,9 +254,11 @@ class ProgramKernel(LaunchKernel):
         for each in operands:
             tensor = cython.cast(TensorBase, each)
             addresses.append(tensor.storage.address + tensor.offset * tensor.spec.itemsize)
-        scratch = backend.scratch(bound.nbytes).address
+        # Held until the last launch is recorded.
+        scratch = backend.scratch(bound.nbytes)
+        first = scratch.address
         for stage in bound.stages:
-            parts = [scratch + place for place in stage.parts]
+            parts = [first + place for place in stage.parts]
             if stage.counts:
                 parts.append(backend.tickets())
             backend.record(stage.launch, (*addresses, *parts), numbers)
