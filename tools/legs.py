@@ -20,7 +20,8 @@ KERNELS = ROOT / "build" / "kernels"
 HIDDEN = ROOT / ".venv-no-compiler"
 NVRTC = ROOT / ".venv-nvrtc"
 COPY = ROOT / "build" / "no-compiler"
-COPIED = ("src", "tests", "examples", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+COPIED = ("src", "tests", "examples", "benchmarks", "pyproject.toml", "setup.py", "README.md",
+          "LICENSE")
 TEST_NEEDS = ["pytest>=8.2", "hypothesis>=6.100", "scipy>=1.13"]
 NVRTC_NEEDS = ["cuda-bindings>=13,<14", "nvidia-cuda-nvrtc>=13,<14"]
 SCRIPT_SECONDS = 300
