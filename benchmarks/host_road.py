@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpu.models import digits_step, mlp_step
+from gpu.models import digits_step, mlp_step, unseen
 from rich.console import Console
 from rich.table import Table
 
@@ -91,18 +91,6 @@ def least(step: Callable[[], Any], warm: int, rounds: int, calls: int = 1) -> fl
     return min(times) / calls / 1000
 
 
-def unseen() -> Callable[[], Any]:
-    """Forward and backward of a small network at a length that it never saw."""
-    model = ss.nn.Sequential(ss.nn.Linear(64, 64), ss.nn.ReLU(), ss.nn.Linear(64, 8)).to("cuda")
-    lengths = iter(range(100, 1_000_000))
-
-    def step() -> None:
-        model.zero_grad()
-        model(ss.zeros(next(lengths), 64, device="cuda")).square().mean().backward()
-
-    return step
-
-
 def rows() -> list[tuple[str, float, int]]:
     """(what, microseconds, launches) of each program."""
     a, b = ss.rand(64, device="cuda"), ss.rand(64, device="cuda")
@@ -113,7 +101,7 @@ def rows() -> list[tuple[str, float, int]]:
         ("MLP 8 x 256, batch 64, Adam: one step", mlp_step(ss), 1, 100),
         ("digits net, AdamW: one step", digits_step(ss), 1, 100),
         ("GPT 256 wide, bf16 autocast, AdamW: one step", gpt.eager(ss, gpt.SMALL), 1, 60),
-        ("a step at a length never seen", unseen(), 1, 300),
+        ("a step at a length never seen", unseen(ss), 1, 300),
     ]
     found = []
     for name, step, calls, rounds in programs:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-Step = Callable[[], Any]
-
 
 class Size(NamedTuple):
     """A model's size and the batch that it is trained on: sequences times tokens."""
@@ -90,7 +88,7 @@ def batch_of(lib: Any, size: Size, device: str = "cuda") -> Any:
     return lib.randint(0, size.vocabulary, (size.batch, size.tokens)).to(device)
 
 
-def training(lib: Any, model: Any, tokens: Any, **options: Any) -> Step:
+def training(lib: Any, model: Any, tokens: Any, **options: Any) -> Callable[[], Any]:
     """One step in bfloat16 autocast with fused AdamW; ``options`` are the optimizer's."""
     given = {"lr": 1e-4, "fused": True, **options}
     optimizer = lib.optim.AdamW(model.parameters(), **given)
@@ -107,6 +105,6 @@ def training(lib: Any, model: Any, tokens: Any, **options: Any) -> Step:
     return step
 
 
-def eager(lib: Any, size: Size, device: str = "cuda") -> Step:
+def eager(lib: Any, size: Size, device: str = "cuda") -> Callable[[], Any]:
     """The step of a new model."""
     return training(lib, make(lib, size, device), batch_of(lib, size, device))

@@ -10,7 +10,7 @@ from typing import Any
 
 import slipstream as ss
 from gpu import peers
-from gpu.models import Step, convolutions, digits_step, mlp_step
+from gpu.models import Step, convolutions, digits_step, mlp_step, unseen
 from gpu.timing import Row, device_time, enqueue, loop, ours_wait, peer_time, peer_wait, ratio
 
 SMALL = 64
@@ -167,18 +167,6 @@ def changing() -> list[Row]:
              for name, count in counted.items()]
     return [*rows, ratio("a growing cache k[:, :t], a step / PyTorch eager", cache,
                          growing(torch, peer_wait), 0.5)]
-
-
-def unseen(lib: Any) -> Step:
-    """A step at a length never seen before."""
-    model = lib.nn.Sequential(lib.nn.Linear(64, 64), lib.nn.ReLU(), lib.nn.Linear(64, 8)).to("cuda")
-    lengths = iter(range(100, 10000))
-
-    def step() -> None:
-        model.zero_grad()
-        model(lib.zeros(next(lengths), 64, device="cuda")).square().mean().backward()
-
-    return step
 
 
 def counted_unseen() -> tuple[float, dict[str, float]]:

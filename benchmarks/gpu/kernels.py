@@ -16,8 +16,8 @@ from bursts import copy_speed, milliseconds
 import slipstream as ss
 from gpu import peers
 from gpu.formulas import FORMULAS, RowFormula
-from gpu.gpt import Step
-from gpu.timing import Row, device_time, ours_wait, peer_time, ratio
+from gpu.models import Step
+from gpu.timing import Row, device_time, launches, peer_time, ratio
 
 COUNT, WIDTH = 64 << 20, 4096
 TEXT = (16384, 50304)
@@ -65,16 +65,6 @@ def directions(lib: Any, composite: Composite, dtype: str) -> tuple[Step, Step]:
         return lib.autograd.grad(out, leaves, upstream, retain_graph=True)
 
     return forward, backward
-
-
-def launches(step: Step) -> float:
-    """How many launches a call makes after its first."""
-    step()
-    ours_wait()
-    before = ss.cuda.launch_stats()["launches"]
-    step()
-    ours_wait()
-    return float(ss.cuda.launch_stats()["launches"] - before)
 
 
 def composites() -> list[Row]:

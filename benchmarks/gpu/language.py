@@ -8,8 +8,8 @@ from typing import Any
 
 import slipstream as ss
 from gpu import gpt, hosts, peers
-from gpu.gpt import Step
-from gpu.timing import Row, enqueue, loop, ours_wait, peer_wait, ratio
+from gpu.models import Step
+from gpu.timing import Row, enqueue, launches, loop, ours_wait, peer_wait, ratio
 
 GIB = 1 << 30
 
@@ -41,11 +41,11 @@ def language() -> list[Row]:
     step = gpt.eager(ss, gpt.SMALL)
     ours = loop(step, ours_wait)[1]
     host = enqueue(step, ours_wait, calls=10, bursts=20)
-    counted = [launches("GPT 256 wide, one step", step), *hosts.shares("GPT 256 wide", step)]
+    counts = [counted("GPT 256 wide, one step", step), *hosts.shares("GPT 256 wide", step)]
     rows = [ratio(f"GPT 256 wide, bf16 autocast, AdamW: one eager step / {name}", ours, peer, bar)
             for name, peer, bar in theirs()]
     return [*rows, Row("GPT 256 wide, one step, CPU side in bursts of 10 steps", host, None, host,
-                       None, "µs"), *counted]
+                       None, "µs"), *counts]
 
 
 def theirs() -> list[tuple[str, float, float | None]]:
@@ -79,13 +79,9 @@ def measured(peer: Callable[[], float]) -> float | None:
         return None
 
 
-def launches(name: str, step: Step) -> Row:
+def counted(name: str, step: Step) -> Row:
     """How many launches a step makes."""
-    ours_wait()
-    before = ss.cuda.launch_stats()["launches"]
-    step()
-    ours_wait()
-    count = ss.cuda.launch_stats()["launches"] - before
+    count = launches(step, 0)
     return Row(f"{name}: launches", count, None, count, None, "")
 
 
@@ -94,7 +90,7 @@ def gpt2() -> list[Row]:
     ours, peak = trained(ss, ours_wait)
     fresh(ss)
     call = forward(ss)
-    token, count = loop(call, ours_wait, 200, 100)[1], launches("GPT-2 small, one token", call)
+    token, count = loop(call, ours_wait, 200, 100)[1], counted("GPT-2 small, one token", call)
     torch = peers.torch()
     torch.set_float32_matmul_precision("high")
     peer, theirs = trained(torch, peer_wait)

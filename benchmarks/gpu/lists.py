@@ -8,8 +8,17 @@ from bursts import copy_speed
 
 import slipstream as ss
 from gpu import peers
-from gpu.gpt import Step
-from gpu.timing import Row, device_time, enqueue, ours_wait, peer_time, peer_wait, ratio
+from gpu.models import Step
+from gpu.timing import (
+    Row,
+    device_time,
+    enqueue,
+    launches,
+    ours_wait,
+    peer_time,
+    peer_wait,
+    ratio,
+)
 
 LARGE = 128 << 20
 MANY, EACH = 3000, 3500
@@ -31,17 +40,6 @@ def adamw(lib: Any, count: int, size: int) -> Any:
     optimizer = lib.optim.AdamW(parameters(lib, count, size), fused=True)
     optimizer.step()
     return optimizer
-
-
-def launches(step: Step, warm: int = 3) -> float:
-    """How many launches a call makes."""
-    for _ in range(warm):
-        step()
-    ours_wait()
-    before = ss.cuda.launch_stats()["launches"]
-    step()
-    ours_wait()
-    return float(ss.cuda.launch_stats()["launches"] - before)
 
 
 def whole() -> Row:

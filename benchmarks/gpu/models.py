@@ -61,3 +61,15 @@ def convolutions(lib: Any) -> Step:
         net(images).sum().backward()
 
     return step
+
+
+def unseen(lib: Any) -> Step:
+    """A step at a length never seen before."""
+    model = lib.nn.Sequential(lib.nn.Linear(64, 64), lib.nn.ReLU(), lib.nn.Linear(64, 8)).to("cuda")
+    lengths = iter(range(100, 1_000_000))
+
+    def step() -> None:
+        model.zero_grad()
+        model(lib.zeros(next(lengths), 64, device="cuda")).square().mean().backward()
+
+    return step

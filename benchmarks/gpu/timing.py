@@ -83,3 +83,14 @@ def ours_wait() -> None:
 def peer_wait() -> None:
     """Wait for the peer's."""
     peers.torch().cuda.synchronize()
+
+
+def launches(step: Step, warm: int = 3) -> float:
+    """How many launches a call makes."""
+    for _ in range(warm):
+        step()
+    ours_wait()
+    before = ss.cuda.launch_stats()["launches"]
+    step()
+    ours_wait()
+    return float(ss.cuda.launch_stats()["launches"] - before)
