@@ -23,16 +23,12 @@ from slipstream.core.launch.cuda.launches import (
     LaunchKernel,
     make_launch,
 )
-from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.records import Kernel
 
 # Rows of a matrix instruction, columns of a tile, and elements of an access.
 ROWS = 16
 COLUMNS = 8
 WHOLE = 8
-DTYPES = ("float16", "bfloat16")
-# The oldest cards that have the instruction.
-OLDEST = (8, 0)
 # Columns from which on a block has so many tiles.
 TILES = ((1 << 15, 4), (1 << 11, 2), (0, 1))
 
@@ -121,18 +117,15 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
 """
 
 
-def suits(sizes: Sizes, dtype: Any, device: Any, lines: tuple[int, int]) -> bool:
+def suits(sizes: Sizes, lines: tuple[int, int]) -> bool:
     """Whether a product whose steps lie side by side on both sides is one of few rows.
 
     ``lines``: how far the rows of the left side lie apart, and the columns of the right one.
     """
-    if dtype.name not in DTYPES or sizes.rows > ROWS or sizes.batches != 1:
+    if sizes.rows > ROWS or sizes.batches != 1:
         return False
     apart = (sizes.depth, lines[1], lines[0] if sizes.rows > 1 else 0)
-    if sizes.columns < COLUMNS or any(step % WHOLE for step in apart):
-        return False
-    card = drivers.current().properties(device.index or 0)
-    return (card.major, card.minor) >= OLDEST
+    return sizes.columns >= COLUMNS and not any(step % WHOLE for step in apart)
 
 
 @lru_cache(maxsize=KEPT)

@@ -8,14 +8,16 @@ are float32, in the order of the steps as the instruction has it; the result is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from slipstream.core.kernels.cuda.few_rows import DTYPES, OLDEST, WHOLE
+from slipstream.core.kernels.cuda import few_rows
+from slipstream.core.kernels.cuda.few_rows import WHOLE
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
 from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled
-from slipstream.core.kernels.cuda.walks import blocks
+from slipstream.core.kernels.cuda.walks import Ints, blocks
 from slipstream.core.launch.cuda.launches import (
     EPILOGUE,
     TILED,
@@ -26,6 +28,11 @@ from slipstream.core.launch.cuda.launches import (
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.records import Kernel
 
+DTYPES = ("float16", "bfloat16")
+# The oldest cards that have the instruction.
+OLDEST = (8, 0)
+# Steps of both sides: along k, and along rows or columns.
+Sides = tuple[tuple[int, int], tuple[int, int]]
 WARPS = 4
 # Words that keep neighbouring lines of a tile in different banks, in elements.
 PADDING = 8
@@ -65,8 +72,8 @@ _KERNEL = """
 #define COLUMNS {tile.columns}
 #define DEPTH {tile.depth}
 #define STAGES {tile.stages}
-#define THREADS 128
-#define PADDING 8
+#define THREADS {threads}
+#define PADDING {padding}
 #define DOWN (ROWS / 2)
 #define ACROSS (COLUMNS / 2)
 // Lines of a side's slab in memory, and elements of one.
@@ -223,20 +230,33 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
 """
 
 
-def suits(sizes: Sizes, dtype: Any, device: Any, sides: tuple[tuple[int, int], ...],
-          steps: tuple[int, ...]) -> bool:
-    """Whether both sides can be copied 16 bytes at once on a card that has the instruction.
-
-    ``sides``: steps of both sides, along k and along rows or columns; ``steps``: other steps.
-    """
-    if dtype.name not in DTYPES or any(step % WHOLE for step in steps):
+def suits(sizes: Sizes, sides: Sides, steps: Ints) -> bool:
+    """Whether both sides can be copied 16 bytes at once.  ``steps``: between matrices."""
+    if any(step % WHOLE for step in steps):
         return False
     for (along_k, across), size in zip(sides, (sizes.rows, sizes.columns), strict=True):
         length, step = (sizes.depth, across) if along_k == 1 else (size, along_k)
         if 1 not in (along_k, across) or length % WHOLE or step % WHOLE:
             return False
-    card = drivers.current().properties(device.index or 0)
-    return (card.major, card.minor) >= OLDEST
+    return True
+
+
+def maker_of(sizes: Sizes, spec: Any, sides: Sides,
+             steps: Ints = ()) -> Callable[..., Kernel] | None:
+    """What makes the kernel of a product of 16-bit floats by matrix instructions; None: nothing.
+
+    ``spec``: of the result; ``sides``: steps of both sides, along k and along rows or columns;
+    ``steps``: other steps, between matrices.
+    """
+    if spec.dtype.name not in DTYPES:
+        return None
+    card = drivers.current().properties(spec.device.index or 0)
+    if (card.major, card.minor) < OLDEST:
+        return None
+    left, right = sides
+    if left[0] == right[0] == 1 and few_rows.suits(sizes, (left[1], right[1])):
+        return few_rows.few_rows
+    return half_product if suits(sizes, sides, steps) else None
 
 
 def tile_of(sizes: Sizes) -> HalfTile:
@@ -251,7 +271,7 @@ def tile_of(sizes: Sizes) -> HalfTile:
 @lru_cache(maxsize=KEPT)
 def code_of(product: Product, tile: HalfTile) -> KernelCode:
     """The kernel of a product with a tile."""
-    text = filled(_KERNEL.format(tile=tile), product)
+    text = filled(_KERNEL.format(tile=tile, threads=32 * WARPS, padding=PADDING), product)
     head = (f"#define LEFT_ALONG_K {int(product.left_along_k)}\n"
             f"#define RIGHT_ALONG_K {int(product.right_along_k)}\n")
     code = KernelCode(f"slip_{product.name}", product.head + head + MATRIX + text)

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from slipstream.core.kernels.cuda import few_rows, half_products, products
+from slipstream.core.kernels.cuda import products
 from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library, LibraryCode
+from slipstream.core.kernels.cuda.half_products import maker_of
 from slipstream.core.kernels.cuda.tiles import SHARED_STEPS, Sizes
 from slipstream.core.kernels.cuda.tuning import Tuner
 from slipstream.core.kernels.cuda.walks import Ints, address
@@ -324,19 +325,12 @@ def ours_is_faster(product: Product, spec: Any) -> str:
             and depth <= SHARED_STEPS and (sizes.rows + sizes.columns) * depth <= SMALL_ELEMENTS
             and sizes.rows * sizes.columns * depth <= SMALL_PRODUCTS):
         return "it is a small product of float32"
-    if sizes.rows * sizes.columns * depth <= HALF_PRODUCTS and _suits_halves(product, sizes, spec):
-        return "it is a product of 16-bit floats that our own kernel makes without a call"
-    return ""
-
-
-def _suits_halves(product: Product, sizes: Sizes, spec: Any) -> bool:
-    """Whether our own kernels of 16-bit floats take a product."""
     left = (product.b.stride, 1) if product.transpose_b else (1, product.b.stride)
     right = (1, product.a.stride) if product.transpose_a else (product.a.stride, 1)
-    if left[0] == right[0] == 1 and few_rows.suits(sizes, spec.dtype, spec.device,
-                                                   (left[1], right[1])):
-        return True
-    return half_products.suits(sizes, spec.dtype, spec.device, (left, right), ())
+    if (sizes.rows * sizes.columns * depth <= HALF_PRODUCTS
+            and maker_of(sizes, spec, (left, right)) is not None):
+        return "it is a product of 16-bit floats that our own kernel makes without a call"
+    return ""
 
 
 def _kernel(plan: Any, call: Any, order: tuple[int, ...], own: Any) -> Kernel:

@@ -5,13 +5,13 @@ Exact: float32 is multiplied as float32, narrow floats are summed in float32 and
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
 
-from slipstream.core.kernels.cuda import elements, few_rows, half_products
+from slipstream.core.kernels.cuda import elements
+from slipstream.core.kernels.cuda.half_products import maker_of
 from slipstream.core.kernels.cuda.tiles import DEEPEST, KEPT, SIZES, Product, Sizes, tiled
 from slipstream.core.kernels.cuda.walks import NARROW, Ints, divider, merged, place_type
 from slipstream.core.shapes.broadcast import broadcast_strides
@@ -219,19 +219,9 @@ def _kernel(plan: Any, found: Geometry, text: dict[str, Any],
         left_along_k=found.left.second == 1 or found.left.first != 1,
         right_along_k=found.right.second != 1 and found.right.first == 1, **parts)
     sizes = Sizes(found.rows, found.columns, found.depth, prod(found.batch))
-    return _made_for(sizes, found, plan)(plan, product, sizes, found.words(), numbers)
-
-
-def _made_for(sizes: Sizes, found: Geometry, plan: Any) -> Callable[..., Kernel]:
-    """What makes the kernel: of few rows, of 16-bit floats, or of anything."""
-    dtype, device = plan.out_spec.dtype, plan.out_spec.device
-    left, right = (found.left.second, found.left.first), (found.right.first, found.right.second)
-    if left[0] == right[0] == 1 and few_rows.suits(sizes, dtype, device, (left[1], right[1])):
-        return few_rows.few_rows
-    batches = (*found.left.batch, *found.right.batch)
-    if half_products.suits(sizes, dtype, device, (left, right), batches):
-        return half_products.half_product
-    return tiled
+    sides = (found.left.second, found.left.first), (found.right.first, found.right.second)
+    made = maker_of(sizes, plan.out_spec, sides, (*found.left.batch, *found.right.batch))
+    return (made or tiled)(plan, product, sizes, found.words(), numbers)
 
 
 def matmul(plan: Any, call: Any) -> Kernel:

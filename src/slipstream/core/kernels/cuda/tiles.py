@@ -287,6 +287,16 @@ def parts_of(sizes: Sizes, tile: Tile) -> int:
     return min(blocks(2 * FEW, tiles), sizes.depth // SHORTEST, MOST_PARTS)
 
 
+def filled(text: str, product: Product) -> str:
+    """A kernel's text with what a product says in the places of its words."""
+    for word, meaning in (("NAME", product.name), ("OUT", product.out), ("SIDES", product.sides),
+                          ("EXTRA", product.extra), ("NUMBERS", product.numbers),
+                          ("LOCATE", product.locate), ("PLACE", product.place),
+                          ("STORE", product.store)):
+        text = text.replace(word, meaning)
+    return text
+
+
 @lru_cache(maxsize=KEPT)
 def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     """The kernel of the tiles, storing results or parts."""
@@ -309,21 +319,9 @@ def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
 @lru_cache(maxsize=KEPT)
 def join_of(product: Product) -> KernelCode:
     """The kernel that adds parts."""
-    text = _JOIN.replace("NAME", product.name).replace("OUT", product.out)
-    text = text.replace("EXTRA", product.extra).replace("NUMBERS", product.numbers)
-    text = text.replace("PLACE", product.place).replace("STORE", product.store)
+    text = filled(_JOIN, product)
     code = KernelCode(f"slip_{product.name}_join", product.head + text)
     return code.made_by(EPILOGUE if product.fused else TILED)
-
-
-def filled(text: str, product: Product) -> str:
-    """A kernel's text with what a product says in the places of its words."""
-    for word, meaning in (("NAME", product.name), ("OUT", product.out), ("SIDES", product.sides),
-                          ("EXTRA", product.extra), ("NUMBERS", product.numbers),
-                          ("LOCATE", product.locate), ("PLACE", product.place),
-                          ("STORE", product.store)):
-        text = text.replace(word, meaning)
-    return text
 
 
 class TiledKernel(Kernel):
