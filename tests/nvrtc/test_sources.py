@@ -73,6 +73,12 @@ def test_what_does_not_compile_is_found_among_others() -> None:
     assert 'identifier "no_such_name" is undefined' in second.error
 
 
+def test_an_empty_log_leaves_the_interpreters_bytes_alone() -> None:
+    # NVRTC ends it by a zero; there is one bytes object of each length-one content.
+    compilers.Compiler().compile(source("quiet", "out[0] = 1;").text, "quiet", (), "sm_90")
+    assert bytes([32])[0] == 32
+
+
 def test_spills_are_seen() -> None:
     # Values that no register file holds, each from an address of its own.
     body = ("float x[512]; for (int i = 0; i < 512; i++) x[i] = out[i * 64 + threadIdx.x]; "

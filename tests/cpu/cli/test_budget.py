@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from slipstream.cli import main
 from slipstream.cli.budget import Budget, budget_of, cpu_verdict, facts_of, measured_text
-from slipstream.core.api.budget import Measured
+from slipstream.core.api.budget import Look, Measured, fill
 
 BUSY = """\
 import sys
@@ -118,3 +119,12 @@ def test_wrong_command_lines(wrong: list[str], capsys: pytest.CaptureFixture[str
 def test_wrong_numbers(wrong: list[str]) -> None:
     with pytest.raises(SystemExit):
         main(["budget", *wrong])
+
+
+def test_a_wait_longer_than_a_stretch_is_part_of_the_time() -> None:
+    # Ten milliseconds in which a wait of 50 ended, and ten without a wait.
+    spans = [(Look(0, 0, 0, 0, 0), Look(10_000_000, 4, 4, 0, 50_000_000)),
+             (Look(10_000_000, 4, 4, 0, 50_000_000), Look(20_000_000, 8, 8, 0, 50_000_000))]
+    found = Measured()
+    fill(found, SimpleNamespace(listened=0, kernels=0.0, timers={}), spans)
+    assert (found.ops, found.elapsed, found.waited) == (8, 60_000.0, 50_000.0)

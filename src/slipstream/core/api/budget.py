@@ -198,10 +198,11 @@ def measure_budget() -> Iterator[Measured]:
         end = sampler.look()
         sampler.finish()
         spans = sampler.plain[len(sampler.plain) // 2:] or [(start, end)]
-        _fill(found, sampler, spans)
+        fill(found, sampler, spans)
 
 
-def _fill(found: Measured, sampler: _Sampler, spans: list[tuple[Look, Look]]) -> None:
+def fill(found: Measured, sampler: Any, spans: list[tuple[Look, Look]]) -> None:
+    """Add up what a sampler saw in some stretches."""
     for before, after in spans:
         found.ops += after.ops - before.ops
         found.launches += after.launches - before.launches

@@ -105,8 +105,8 @@ define(Entry(
     "fill(Tensor self, Tensor|Number value)", POINTWISE,
     formula=lambda value: value, check=_fill_check,
     gradient={"self": _lost, "value": lambda g: g}, promotion=_fill_dtypes,
-    converts=True, inplace=True, stores=("value",), path="fill", samples=samples.with_arguments(
-        ((3, 4), (2,)), ((), (1.5,)), ((2, 0), (True,))),
+    converts=True, uniform=True, inplace=True, stores=("value",), path="fill",
+    samples=samples.with_arguments(((3, 4), (2,)), ((), (1.5,)), ((2, 0), (True,))),
     reference=lambda x, value: np.full(x.shape, value),
     doc="self's shape and dtype, every element the value.",
 ))

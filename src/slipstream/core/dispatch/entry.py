@@ -58,6 +58,8 @@ class Entry:
     stores: parameters whose Python numbers are stored as they are, so that they have to fit the
         dtype of the result.
     converts: whether in-place and out= forms may cast to a lower kind, as copy_ does.
+    uniform: whether a number as second argument is all that is written, so that the in-place form
+        may write to a target several of whose elements are one place in memory.
     layout: (call, shape) -> strides of the result, where they do not follow the operands.
     aliases: other names of function and method; with a dot the path of another function.
     waits: ``never``, ``always`` or ``data``: whether a call waits for the device; ``data``: by what
@@ -94,6 +96,7 @@ class Entry:
     out: bool = False
     stores: tuple[str, ...] = ()
     converts: bool = False
+    uniform: bool = False
     layout: Function | None = None
     aliases: tuple[str, ...] = ()
     waits: str = "never"

@@ -15,8 +15,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import cython
-
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.op import PLAIN, Op
 from slipstream.core.dispatch.signature import NUMBER, TENSORS
@@ -155,16 +153,6 @@ class FormulaRule(Rule):
 
     def _values(self, sources: tuple[int, ...], node: Node, grads: list[Any],
                 held: list[Any]) -> tuple[Any, ...]:
-        count: cython.Py_ssize_t = len(sources)
-        if count == 1:
-            return (self._value(sources[0], node, grads, held),)
-        if count == 2:
-            return (self._value(sources[0], node, grads, held),
-                    self._value(sources[1], node, grads, held))
-        if count == 3:
-            return (self._value(sources[0], node, grads, held),
-                    self._value(sources[1], node, grads, held),
-                    self._value(sources[2], node, grads, held))
         found: list = []
         for source in sources:
             found.append(self._value(source, node, grads, held))

@@ -64,7 +64,7 @@ def check_target(op: Any, values: Any, target: Any) -> None:
     if target.storage.read_only:
         raise _refusal(op, values, ValueError, "the memory of the output is read-only",
                        "write to a clone()")
-    if op.entry.name == "fill" and not isinstance(values[1], TensorBase):
+    if op.entry.uniform and not isinstance(values[1], TensorBase):
         # A number: whatever is written several times is the same.
         return
     check_single(op, values, target)
