@@ -22,6 +22,15 @@ struct slip_walk {
     int64_t shape[RANK];
     slip_side query, key, value, mask, out, grad, query_grad, key_grad, value_grad;
 };
+// Where a block's shared memory begins.
+SLIP_DEVICE auto slip_own_shared() {
+#if GROUPED && !defined(SLIP_SIMULATED)
+    unsigned char* start = slip_dynamic_shared();
+    return start + (1024 - slip_shared_address(start) % 1024) % 1024;
+#else
+    return slip_dynamic_shared();
+#endif
+}
 // Where the rows of a head begin.
 SLIP_DEVICE int64_t slip_start(const slip_walk& walk, const slip_side& side, int batch, int head) {
     int64_t start = head * side.head;
@@ -114,7 +123,8 @@ SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, 
 #elif MASK == 2
             if (counts) {
                 const mask_t added = mask[at];
-                tile.at(r, c) = FUSED(tile.at(r, c), (wide_t)walk.scale, MASK_WIDEN(added));
+                tile.at(r, c) = FUSED(tile.at(r, c), (wide_t)walk.scale,
+                                      (wide_t)MASK_WIDEN(added));
             }
 #endif
             if (!counts) tile.at(r, c) = -INFINITY;
@@ -168,7 +178,7 @@ _OWN = r"""
     const int left = (int)walk.queries - first, all = (int)walk.keys;
     const int end = CAUSAL && first + ROWS < all ? first + ROWS : all;
     const int steps = (end + COLUMNS - 1) / COLUMNS, key_head = head / (int)walk.group;
-    SLIP_POINTER(item_t) shared = slip_cast<item_t>(slip_dynamic_shared());
+    SLIP_POINTER(item_t) shared = slip_cast<item_t>(slip_own_shared());
     SLIP_POINTER(const item_t) own_keys = key + slip_start(walk, walk.key, batch, key_head);
     SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch, key_head);
 """
@@ -189,18 +199,20 @@ _BRING = r"""    auto bring = [&](int step) {
 _STEP = r"""
 #if STAGES == 2
         slip_finish_copies();
+        slip_publish();
         __syncthreads();
         if (step + 1 < steps) bring(step + 1);
 #else
         __syncthreads();
         if (step) bring(step);
         slip_finish_copies();
+        slip_publish();
         __syncthreads();
 #endif
 """
 
 FORWARD = r"""
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key,
                const item_t* value MASKED, uint64_t seed, uint64_t base, const slip_walk walk) {
 """ + _OWN + r"""
@@ -306,7 +318,7 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
 """
 
 QUERIES = r"""
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const item_t* query,
                        const item_t* key, const item_t* value MASKED, const item_t* out,
                        const wide_t* rows, uint64_t seed, uint64_t base, const slip_walk walk) {
@@ -335,6 +347,7 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
     bring(0);
     // D, what comes off the exponents, and off the scores: the other kernel wants them too.
     slip_finish_copies();
+    slip_publish();
     __syncthreads();
     const wide_t scale = slip_factor(walk);
     SLIP_POINTER(wide_t) own_sums = sums + 3 * pair * walk.queries + first;
@@ -346,8 +359,8 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
         const int64_t at = (int64_t)pair * walk.queries + first + row;
         wide_t found = 0;
         if (row < left) {
-            found = slip_dot<DEPTH>(own_out + row * walk.out.row, grads + row * LINE(DEPTH),
-                                    OWN_DEPTH, fits && slip_aligned<item_t>(out, 16));
+            found = slip_dot<DEPTH>(own_out + row * walk.out.row, grads, row, OWN_DEPTH,
+                                    fits && slip_aligned<item_t>(out, 16));
         }
         found = slip_row_sum(found);
         own_sum[r] = found;
@@ -435,8 +448,8 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
     const bool fits = walk.fits && slip_aligned<item_t>(query, 16)
                       && slip_aligned<item_t>(key, 16) && slip_aligned<item_t>(value, 16)
                       && slip_aligned<item_t>(grad, 16);
-    SLIP_POINTER(wide_t) all_sums = slip_cast<wide_t>(slip_dynamic_shared());
-    SLIP_POINTER(item_t) keys = slip_cast<item_t>(all_sums + 3 * STAGES * COLUMNS);
+    SLIP_POINTER(wide_t) all_sums = slip_cast<wide_t>(slip_own_shared());
+    SLIP_POINTER(item_t) keys = slip_cast<item_t>(all_sums + SUMS);
     SLIP_POINTER(item_t) values = keys + ROWS * LINE(WIDTH);
     SLIP_POINTER(item_t) queries = values + ROWS * LINE(DEPTH);
     SLIP_POINTER(item_t) grads = queries + STAGES * COLUMNS * LINE(WIDTH);
@@ -568,7 +581,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                  walk.fits && slip_aligned<item_t>(value_grad, 16));
     }
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 slip_attention_keys(item_t* key_grad, item_t* value_grad, const item_t* grad, const item_t* query,
                     const item_t* key, const item_t* value MASKED, const wide_t* sums,
                     uint64_t seed, uint64_t base, const slip_walk walk) {

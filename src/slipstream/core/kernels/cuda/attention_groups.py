@@ -1,0 +1,194 @@
+"""Tiles of 16-bit floats for sm_90: four warps, a group, multiply 64 rows at once (wgmma).
+
+The right side of a product, and the left one of the first, are read from shared memory by the
+matrix units themselves.  There a tile of LINES lines lies in blocks of 64 columns, 128 bytes a
+line; of every eight lines, line i has its eight chunks of 16 bytes at their number XOR i, so that
+neither lines nor columns meet in a bank (PTX ISA, "Shared Memory Matrix Layout", 128-byte swizzle).
+A thread has the rows and columns of a sum that it has with `mma.sync`.
+"""
+
+from __future__ import annotations
+
+# Elements of a line of a block, and bytes that blocks of eight lines begin at multiples of.
+BLOCK = 64
+ALIGNED = 1024
+
+_LAYOUT = r"""
+#define LINE(columns) (columns)
+#define slip_part(n) 0
+SLIP_DEVICE int slip_band(int m) {
+    const int warp = (int)threadIdx.x / 32;
+    return (warp / 4 * BANDS + m) * 64 + warp % 4 * 16;
+}
+template <int LINES, int LENGTH> SLIP_DEVICE int slip_tile_at(int line, int column) {
+    return (column / 64 * LINES + line) * 64 + ((column / 8 % 8) ^ (line % 8)) * 8 + column % 8;
+}
+// LINES lines of `width` elements, `step` apart, into shared memory; zeros beyond them.
+template <int LINES, int LENGTH, class P, class Q>
+SLIP_DEVICE void slip_bring(P to, Q from, int64_t step, int64_t left, int width, bool fits) {
+    const int across = LENGTH / 8;
+    if (fits) {
+#pragma unroll
+        for (int start = 0; start < LINES * across; start += THREADS) {
+            const int i = start + (int)threadIdx.x;
+            if (LINES * across % THREADS && i >= LINES * across) break;
+            const int line = i / across, column = i % across * 8;
+            const bool good = line < left && column < width;
+            slip_copy_16(to + slip_tile_at<LINES, LENGTH>(line, column),
+                         from + (line * step + column), good);
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < LINES * LENGTH; i += THREADS) {
+        const int line = i / LENGTH, column = i % LENGTH;
+        item_t item = {};
+        if (line < left && column < width) item = from[line * step + column];
+        to[slip_tile_at<LINES, LENGTH>(line, column)] = item;
+    }
+}
+"""
+
+# The scalar bodies of both products, for the simulated driver.
+_SIMULATED = r"""
+#ifdef SLIP_SIMULATED
+SLIP_DEVICE void slip_publish() {}
+template <int N, int K, class P>
+SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
+    for (int r = 0; r < OWN; r++) {
+        for (int c = 0; c < N / 4; c++) {
+            for (int k = 0; k < K; k++) {
+                const item_t a = left[slip_tile_at<ROWS, K>(slip_row(r), k)];
+                const item_t b = right[slip_tile_at<N, K>(slip_column(c), k)];
+                sum.at(r, c) += WIDEN(a) * WIDEN(b);
+            }
+        }
+    }
+}
+template <int N, int K, class P>
+SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right, P) {
+    const item_t kind = {};
+    for (int r = 0; r < OWN; r++) {
+        for (int k = 0; k < K; k++) {
+            // The thread among those of a row that has column k.
+            const int holder = ((int)threadIdx.x % 32 & ~3) | k % 8 / 2;
+            const uint32_t own = slip_pair(weights.at(r, k / 8 * 2 + k % 2), 0, kind);
+            const float a = slip_half_of(__shfl_sync(0xffffffffu, own, holder), 0, kind);
+            for (int c = 0; c < N / 4; c++) {
+                const item_t b = right[slip_tile_at<K, N>(k, slip_column(c))];
+                sum.at(r, c) += a * WIDEN(b);
+            }
+        }
+    }
+}
+#else
+"""
+
+_REAL = r"""
+// What was written to shared memory before is seen by the matrix units after the next barrier.
+SLIP_DEVICE void slip_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// A tile's place for the matrix units: its address, how far blocks of 64 columns and groups of eight
+// lines are apart, in 16 bytes each, and which of the layouts it has.
+template <class P> SLIP_DEVICE uint64_t slip_described(P tile, int blocks_apart) {
+    const uint64_t start = slip_shared_address(tile) & 0x3ffff;
+    return start >> 4 | (uint64_t)(blocks_apart >> 4) << 16 | (uint64_t)(1024 >> 4) << 32
+           | (uint64_t)1 << 62;
+}
+// Between a product and other work on its registers.
+template <int N> SLIP_DEVICE void slip_settle(slip_tile<N>& tile) {
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) {
+#pragma unroll
+        for (int n = 0; n < N / 8; n++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) asm volatile("" : "+f"(tile.value[m][n][e]) :: "memory");
+        }
+    }
+}
+SLIP_DEVICE void slip_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+SLIP_DEVICE void slip_end() {
+    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+// sum[row, column] += the sum over k of left[row, k] * right[column, k].
+template <int N, int K, class P>
+SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
+    const int group = (int)threadIdx.x / 128 * BANDS;
+    slip_settle(sum);
+    slip_begin();
+#pragma unroll
+    for (int k = 0; k < K; k += 16) {
+        const uint64_t b = slip_described(right + (k / 64 * N * 64 + k % 64), 0);
+#pragma unroll
+        for (int m = 0; m < BANDS; m++) {
+            const uint64_t a = slip_described(left + ((k / 64 * ROWS + (group + m) * 64) * 64
+                                                      + k % 64), 0);
+            slip_group<N>::laid(sum.value[m], a, b);
+        }
+    }
+    slip_end();
+    slip_settle(sum);
+}
+// sum[row, column] += the sum over k of weights[row, k] * right[k, column].
+template <int N, int K, class P>
+SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right, P) {
+    const item_t kind = {};
+    uint32_t a[BANDS][K / 16][4];
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) {
+#pragma unroll
+        for (int k = 0; k < K; k += 16) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float* held = weights.value[m][k / 8 + i / 2] + i % 2 * 2;
+                a[m][k / 16][i] = slip_pair(held[0], held[1], kind);
+            }
+        }
+    }
+    slip_settle(sum);
+    slip_begin();
+#pragma unroll
+    for (int k = 0; k < K; k += 16) {
+        const uint64_t b = slip_described(right + k * 64, K * 128);
+#pragma unroll
+        for (int m = 0; m < BANDS; m++) slip_group<N>::held(sum.value[m], a[m][k / 16], b);
+    }
+    slip_end();
+    slip_settle(sum);
+}
+#endif
+"""
+
+
+def _instruction(columns: int, kind: str, held: bool) -> str:
+    """One wgmma over ``columns``: the left side in registers, or in shared memory like the right.
+
+    After the operands come: add to the sum (1), signs (1, 1), and which sides lie with their
+    columns together where the sum over k goes down the lines.
+    """
+    count = columns // 2
+    sums = ", ".join(f"%{i}" for i in range(count))
+    if held:
+        left = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}"
+        right, turned, taken = f"%{count + 4}", "1", "const uint32_t (&a)[4]"
+        inputs = ", ".join(f'"r"(a[{i}])' for i in range(4))
+    else:
+        left, right, turned, taken, inputs = (f"%{count}", f"%{count + 1}", "0, 0", "uint64_t a",
+                                              '"l"(a)')
+    outputs = ",\n              ".join(
+        ", ".join(f'"+f"(d[{n}][{e}])' for e in range(4)) for n in range(columns // 8))
+    return (f"    static __device__ __forceinline__ void {'held' if held else 'laid'}(float (&d)[{columns // 8}][4],"
+            f" {taken}, uint64_t b) {{\n"
+            f'        asm volatile("{{\\n.reg .pred add;\\nsetp.eq.b32 add, 0, 0;\\n"\n'
+            f'            "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "\n'
+            f'            "{{{sums}}}, {left}, {right}, add, 1, 1, {turned};\\n}}"\n'
+            f"            : {outputs}\n"
+            f'            : {inputs}, "l"(b));\n    }}\n')
+
+
+def group_tiles(kind: str, widths: set[int]) -> str:
+    """The text of the tiles; ``kind``: bf16 or f16, ``widths``: columns that products have."""
+    structures = "".join(
+        f"template <> struct slip_group<{columns}> {{\n{_instruction(columns, kind, False)}"
+        f"{_instruction(columns, kind, True)}}};\n" for columns in sorted(widths))
+    return (f"{_LAYOUT}{_SIMULATED}template <int N> struct slip_group;\n{structures}"
+            f"{_REAL.lstrip()}")
