@@ -34,6 +34,7 @@ FORWARD_KERNEL, QUERY_KERNEL, KEY_KERNEL = "slip_attention", "slip_attention_que
 EVERYWHERE = 99 << 10
 # What the compiler has to be asked for where warps multiply as groups.
 GROUP_OPTIONS = ("--gpu-architecture=sm_90a",)
+AHEAD = True
 # Fewer queries or keys than this leave most of a group's rows empty.
 LEAST_GROUPED = 64
 
@@ -190,7 +191,7 @@ class Attention:
         """Whether tiles may be of groups of warps."""
         widths = padded(self.width), padded(self.depth)
         return (self.mask is None and widths[0] == widths[1] and widths[0] in (BLOCK, 2 * BLOCK)
-                and min(self.queries, self.keys) >= LEAST_GROUPED)
+                and min(self.queries, self.keys) >= max(LEAST_GROUPED, 1))
 
     def tiling(self, name: str) -> Tiling:
         """The tiles of a kernel."""
@@ -221,7 +222,9 @@ class Attention:
             "MASKED": ", const mask_t* mask" if kind else "",
             "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
             "HALF": int(self.half), "GROUPED": int(tiling.grouped), "RESIDENT": tiling.resident,
-            "ROWS": tiling.height, "SUMS": self.sums(tiling), "FOLDED": int(kind < 2 and self.foldable),
+            "ROWS": tiling.height, "SUMS": self.sums(tiling),
+            "AHEAD": int(AHEAD and tiling.grouped and tiling.stages == 2
+                         and name == FORWARD_KERNEL), "FOLDED": int(kind < 2 and self.foldable),
             "LOG2": "log2" if double else "log2f", "LARGER": "fmax" if double else "fmaxf"}
         if not self.half:
             facts["EXP2"] = "exp2" if double else "exp2f"

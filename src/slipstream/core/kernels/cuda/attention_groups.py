@@ -53,10 +53,13 @@ SLIP_DEVICE void slip_bring(P to, Q from, int64_t step, int64_t left, int width,
 _SIMULATED = r"""
 #ifdef SLIP_SIMULATED
 SLIP_DEVICE void slip_publish() {}
+template <int LEFT> SLIP_DEVICE void slip_wait() {}
+template <int N> SLIP_DEVICE void slip_settle(slip_tile<N>&) {}
 template <int N, int K, class P>
-SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
+SLIP_DEVICE void slip_begin_products(slip_tile<N>& sum, P left, P right) {
     for (int r = 0; r < OWN; r++) {
         for (int c = 0; c < N / 4; c++) {
+            sum.at(r, c) = 0;
             for (int k = 0; k < K; k++) {
                 const item_t a = left[slip_tile_at<ROWS, K>(slip_row(r), k)];
                 const item_t b = right[slip_tile_at<N, K>(slip_column(c), k)];
@@ -66,7 +69,7 @@ SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
     }
 }
 template <int N, int K, class P>
-SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right, P) {
+SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right) {
     const item_t kind = {};
     for (int r = 0; r < OWN; r++) {
         for (int k = 0; k < K; k++) {
@@ -106,14 +109,16 @@ template <int N> SLIP_DEVICE void slip_settle(slip_tile<N>& tile) {
     }
 }
 SLIP_DEVICE void slip_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-SLIP_DEVICE void slip_end() {
-    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+SLIP_DEVICE void slip_send() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Until at most the LEFT products that were begun last are under way.
+template <int LEFT> SLIP_DEVICE void slip_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
 }
-// sum[row, column] += the sum over k of left[row, k] * right[column, k].
+// sum[row, column] = the sum over k of left[row, k] * right[column, k].  Until a wait and
+// `slip_settle` the sum is not there.
 template <int N, int K, class P>
-SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
+SLIP_DEVICE void slip_begin_products(slip_tile<N>& sum, P left, P right) {
     const int group = (int)threadIdx.x / 128 * BANDS;
-    slip_settle(sum);
     slip_begin();
 #pragma unroll
     for (int k = 0; k < K; k += 16) {
@@ -122,15 +127,15 @@ SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
         for (int m = 0; m < BANDS; m++) {
             const uint64_t a = slip_described(left + ((k / 64 * ROWS + (group + m) * 64) * 64
                                                       + k % 64), 0);
-            slip_group<N>::laid(sum.value[m], a, b);
+            if (k == 0) slip_group<N>::first(sum.value[m], a, b);
+            else slip_group<N>::laid(sum.value[m], a, b);
         }
     }
-    slip_end();
-    slip_settle(sum);
+    slip_send();
 }
-// sum[row, column] += the sum over k of weights[row, k] * right[k, column].
+// sum[row, column] += the sum over k of weights[row, k] * right[k, column], likewise.
 template <int N, int K, class P>
-SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right, P) {
+SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right) {
     const item_t kind = {};
     uint32_t a[BANDS][K / 16][4];
 #pragma unroll
@@ -152,20 +157,32 @@ SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right
 #pragma unroll
         for (int m = 0; m < BANDS; m++) slip_group<N>::held(sum.value[m], a[m][k / 16], b);
     }
-    slip_end();
-    slip_settle(sum);
+    slip_send();
 }
 #endif
+template <int N, int K, class P>
+SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
+    slip_begin_products<N, K>(sum, left, right);
+    slip_wait<0>();
+    slip_settle(sum);
+}
+template <int N, int K, class P>
+SLIP_DEVICE void slip_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right, P) {
+    slip_begin_weighted<N, K>(sum, weights, right);
+    slip_wait<0>();
+    slip_settle(sum);
+}
 """
 
 
-def _instruction(columns: int, kind: str, held: bool) -> str:
-    """One wgmma over ``columns``: the left side in registers, or in shared memory like the right.
+def _instruction(name: str, columns: int, kind: str) -> str:
+    """One wgmma over ``columns``: `held` has the left side in registers, `laid` in shared memory as
+    the right side is, `first` begins a sum.
 
-    After the operands come: add to the sum (1), signs (1, 1), and which sides lie with their
+    After the operands come: whether to add to the sum, signs (1, 1), and which sides lie with their
     columns together where the sum over k goes down the lines.
     """
-    count = columns // 2
+    count, held = columns // 2, name == "held"
     sums = ", ".join(f"%{i}" for i in range(count))
     if held:
         left = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}"
@@ -174,12 +191,13 @@ def _instruction(columns: int, kind: str, held: bool) -> str:
     else:
         left, right, turned, taken, inputs = (f"%{count}", f"%{count + 1}", "0, 0", "uint64_t a",
                                               '"l"(a)')
+    sign = "=" if name == "first" else "+"
     outputs = ",\n              ".join(
-        ", ".join(f'"+f"(d[{n}][{e}])' for e in range(4)) for n in range(columns // 8))
-    return (f"    static __device__ __forceinline__ void {'held' if held else 'laid'}(float (&d)[{columns // 8}][4],"
+        ", ".join(f'"{sign}f"(d[{n}][{e}])' for e in range(4)) for n in range(columns // 8))
+    return (f"    static __device__ __forceinline__ void {name}(float (&d)[{columns // 8}][4],"
             f" {taken}, uint64_t b) {{\n"
-            f'        asm volatile("{{\\n.reg .pred add;\\nsetp.eq.b32 add, 0, 0;\\n"\n'
-            f'            "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "\n'
+            f'        asm volatile("{{\\n.reg .pred add;\\nsetp.{"ne" if sign == "=" else "eq"}.b32 "\n'
+            f'            "add, 0, 0;\\nwgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "\n'
             f'            "{{{sums}}}, {left}, {right}, add, 1, 1, {turned};\\n}}"\n'
             f"            : {outputs}\n"
             f'            : {inputs}, "l"(b));\n    }}\n')
@@ -188,7 +206,8 @@ def _instruction(columns: int, kind: str, held: bool) -> str:
 def group_tiles(kind: str, widths: set[int]) -> str:
     """The text of the tiles; ``kind``: bf16 or f16, ``widths``: columns that products have."""
     structures = "".join(
-        f"template <> struct slip_group<{columns}> {{\n{_instruction(columns, kind, False)}"
-        f"{_instruction(columns, kind, True)}}};\n" for columns in sorted(widths))
+        f"template <> struct slip_group<{columns}> {{\n"
+        + "".join(_instruction(name, columns, kind) for name in ("first", "laid", "held"))
+        + "};\n" for columns in sorted(widths))
     return (f"{_LAYOUT}{_SIMULATED}template <int N> struct slip_group;\n{structures}"
             f"{_REAL.lstrip()}")

@@ -54,6 +54,12 @@ SLIP_DEVICE int slip_anew(int x) {
 #endif
     return x;
 }
+#if !GROUPED
+// Groups of warps go on while the matrix units multiply; others wait.
+#define slip_begin_products slip_products
+template <int LEFT> SLIP_DEVICE void slip_wait() {}
+template <int N> SLIP_DEVICE void slip_settle(slip_tile<N>&) {}
+#endif
 template <int N> SLIP_DEVICE void slip_clear(slip_tile<N>& tile) {
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
@@ -183,15 +189,21 @@ _OWN = r"""
     SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch, key_head);
 """
 # How a block asks for the keys and values of a step.
-_BRING = r"""    auto bring = [&](int step) {
+_BRING = r"""    auto bring_keys = [&](int step) {
         const int at = step * COLUMNS;
-        const int turn = step % STAGES;
-        slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
+        slip_bring<COLUMNS, WIDTH>(keys + step % STAGES * COLUMNS * LINE(WIDTH),
                                    own_keys + at * walk.key.row, walk.key.row, all - at,
                                    OWN_WIDTH, fits);
-        slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
+    };
+    auto bring_values = [&](int step) {
+        const int at = step * COLUMNS;
+        slip_bring<COLUMNS, DEPTH>(values + step % STAGES * COLUMNS * LINE(DEPTH),
                                    own_values + at * walk.value.row, walk.value.row,
                                    all - at, OWN_DEPTH, fits);
+    };
+    auto bring = [&](int step) {
+        bring_keys(step);
+        bring_values(step);
     };
 """
 
@@ -209,6 +221,42 @@ _STEP = r"""
         slip_publish();
         __syncthreads();
 #endif
+"""
+
+# The matrix units add up a step's values while the weights of the next one are made.
+_AHEAD = r"""
+#if AHEAD
+    slip_finish_copies();
+    slip_publish();
+    __syncthreads();
+    if (steps > 1) bring_keys(1);
+    bring_values(0);
+    slip_tile<COLUMNS> weights, next;
+    slip_products<COLUMNS, WIDTH>(weights, queries, keys);
+    soften(weights, 0);
+    for (int step = 0; step + 1 < steps; step++) {
+        slip_finish_copies();
+        slip_publish();
+        __syncthreads();
+        if (step + 2 < steps) bring_keys(step + 2);
+        bring_values(step + 1);
+        slip_begin_products<COLUMNS, WIDTH>(next, queries,
+                                            keys + (step + 1) % 2 * COLUMNS * LINE(WIDTH));
+        slip_begin_weighted<DEPTH, COLUMNS>(sum, weights,
+                                            values + step % 2 * COLUMNS * LINE(DEPTH));
+        slip_wait<1>();
+        slip_settle(next);
+        soften(next, (step + 1) * COLUMNS);
+        slip_wait<0>();
+        slip_settle(sum);
+        lessen();
+        weights = next;
+    }
+    slip_finish_copies();
+    slip_publish();
+    __syncthreads();
+    slip_weighted<DEPTH, COLUMNS>(sum, weights,
+                                  values + (steps - 1) % 2 * COLUMNS * LINE(DEPTH), staged);
 """
 
 FORWARD = r"""
@@ -230,7 +278,8 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
     SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
     SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
 """ + _BRING + r"""    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
-    bring(0);
+    bring_keys(0);
+    if (!AHEAD) bring_values(0);
     slip_tile<DEPTH> sum;
     slip_clear(sum);
     const wide_t scale = slip_factor(walk);
@@ -240,17 +289,16 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
         largest[r] = -INFINITY;
         total[r] = 0;
     }
-    for (int step = 0; step < steps; step++) {
-""" + _STEP + r"""
-        const int turn = step % STAGES, column = step * COLUMNS;
-        slip_tile<COLUMNS> weights;
-        slip_clear(weights);
-        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+    wide_t factor[OWN];
+    bool changed = false;
+    // Products become weights; the sum so far is of weights that are too large by the factors.
+    auto soften = [&](slip_tile<COLUMNS>& weights, int column) {
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
-        wide_t factor[OWN], lead[OWN], shift[OWN];
-        bool changed = false, far = false;
+        wide_t lead[OWN], shift[OWN];
+        bool far = false;
+        changed = false;
 #pragma unroll
         for (int r = 0; r < OWN; r++) {
             wide_t found = weights.at(r, 0);
@@ -285,6 +333,13 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
             }
             total[r] = total[r] * factor[r] + more;
         }
+#if DROPOUT
+        slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
+                         seed, base);
+        slip_keep_positive(weights);
+#endif
+    };
+    auto lessen = [&]() {
         if (__any_sync(0xffffffffu, changed)) {
 #pragma unroll
             for (int r = 0; r < OWN; r++) {
@@ -292,13 +347,19 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
                 for (int c = 0; c < slip_tile<DEPTH>::COUNT; c++) sum.at(r, c) *= factor[r];
             }
         }
-#if DROPOUT
-        slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
-                         seed, base);
-        slip_keep_positive(weights);
-#endif
+    };
+""" + _AHEAD + r"""
+#else
+    for (int step = 0; step < steps; step++) {
+""" + _STEP + r"""
+        const int turn = step % STAGES;
+        slip_tile<COLUMNS> weights;
+        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+        soften(weights, step * COLUMNS);
+        lessen();
         slip_weighted<DEPTH, COLUMNS>(sum, weights, values + turn * COLUMNS * LINE(DEPTH), staged);
     }
+#endif
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
         total[r] = slip_row_sum(total[r]);
@@ -385,8 +446,13 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
 """ + _STEP + r"""
         const int turn = step % STAGES, column = step * COLUMNS;
         slip_tile<COLUMNS> weights, slopes;
-        slip_clear(weights);
-        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+        slip_begin_products<COLUMNS, WIDTH>(weights, queries,
+                                            keys + turn * COLUMNS * LINE(WIDTH));
+#if GROUPED
+        slip_begin_products<COLUMNS, DEPTH>(slopes, grads, values + turn * COLUMNS * LINE(DEPTH));
+#endif
+        slip_wait<1>();
+        slip_settle(weights);
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
@@ -408,8 +474,12 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
         slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
                          seed, base);
 #endif
-        slip_clear(slopes);
+#if GROUPED
+        slip_wait<0>();
+        slip_settle(slopes);
+#else
         slip_products<COLUMNS, DEPTH>(slopes, grads, values + turn * COLUMNS * LINE(DEPTH));
+#endif
 #pragma unroll
         for (int r = 0; r < OWN; r++) {
 #pragma unroll
@@ -502,8 +572,12 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         SLIP_POINTER(item_t) now_queries = queries + turn * COLUMNS * LINE(WIDTH);
         SLIP_POINTER(item_t) now_grads = grads + turn * COLUMNS * LINE(DEPTH);
         slip_tile<PART> weights, slopes;
-        slip_clear(weights);
-        slip_products<PART, WIDTH>(weights, keys, now_queries + part * LINE(WIDTH));
+        slip_begin_products<PART, WIDTH>(weights, keys, now_queries + part * LINE(WIDTH));
+#if GROUPED
+        slip_begin_products<PART, DEPTH>(slopes, values, now_grads + part * LINE(DEPTH));
+#endif
+        slip_wait<1>();
+        slip_settle(weights);
         const bool edge = column + COLUMNS > all || (CAUSAL && first + ROWS > column + 1);
         slip_scores<true>(weights, walk, mask + (MASK ? slip_start(walk, walk.mask, batch, other)
                                                       : 0),
@@ -528,13 +602,19 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
             if (DROPOUT) slip_keep_positive(used);
 #if BESIDE > 1
             slip_lay<PART, COLUMNS>(staged, used);
+#elif GROUPED
+            slip_begin_weighted<DEPTH, COLUMNS>(value_sum, used, now_grads);
 #else
             slip_weighted<DEPTH, COLUMNS>(value_sum, used, now_grads, staged);
 #endif
         }
         if (OF_KEY) {
-            slip_clear(slopes);
+#if GROUPED
+            slip_wait<1>();
+            slip_settle(slopes);
+#else
             slip_products<PART, DEPTH>(slopes, values, now_grads + part * LINE(DEPTH));
+#endif
 #pragma unroll
             for (int c = 0; c < slip_tile<PART>::COUNT; c++) {
                 const wide_t sum = now_sums[slip_column(c)];
@@ -546,6 +626,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
             }
 #if BESIDE == 1
             slip_weighted<WIDTH, COLUMNS>(key_sum, slopes, now_queries, staged);
+            slip_settle(value_sum);
 #endif
         }
 #if BESIDE > 1

@@ -89,10 +89,11 @@ template <int LINES, int LENGTH> SLIP_DEVICE int slip_tile_at(int line, int colu
     return line * LINE(LENGTH) + column;
 }
 #define slip_publish()
-// sum[row, column] += the sum over k of left[row, k] * right[column, k].
+// sum[row, column] = the sum over k of left[row, k] * right[column, k].
 template <int N, int K, class P>
 SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
     const item_t kind = {};
+    slip_clear(sum);
 #pragma unroll
     for (int k = 0; k < K; k += 16) {
         uint32_t a[BANDS][4];
@@ -230,6 +231,7 @@ SLIP_DEVICE int slip_row(int r) { return (int)threadIdx.x / 16 + 16 * r; }
 SLIP_DEVICE int slip_column(int c) { return (int)threadIdx.x % 16 + 16 * c; }
 template <int N, int K, class P>
 SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
+    slip_clear(sum);
 #pragma unroll 4
     for (int k = 0; k < K; k++) {
         wide_t a[OWN], b[N / 16];
