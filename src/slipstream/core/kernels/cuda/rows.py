@@ -150,11 +150,19 @@ class RowWriter(ReduceWriter):
         kept = self.inputs_kept()
         if not kept:
             return
-        opened = self.open_vectors()
+        lines = self.lines
+        if not self.plan.exact:
+            # Past the end the last vector is read once more, and not used.
+            lines.open("if (end > 0)")
+        lines.loop(f"for (int k = 0; k < {self.plan.batch}; k++)")
+        at = "lane + k * lanes"
+        lines.add(f"const int at = {at};" if self.plan.exact
+                  else f"const int at = {at} < end ? {at} : end - 1;")
+        self.add_coordinates()
         for value in kept:
-            read = self.read(self.formula.outputs + value)
-            self.lines.add(f"{self.held_name(value)} = {read};")
-        self.lines.close(opened)
+            read = self.read(self.formula.outputs + value).replace("slip_opaque(fits)", "fits")
+            lines.add(f"{self.held_name(value)} = {read};")
+        lines.close(1 if self.plan.exact else 2)
 
     def open_batches(self) -> int:
         """Open the loop over the thread's batches."""
