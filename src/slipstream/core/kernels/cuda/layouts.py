@@ -48,6 +48,8 @@ MOST_TURNS = 4
 # the larger cards.  Shared memory that a kernel needs beside its rows.
 HALF_SHARED = 108 << 10
 STATIC_BYTES = 4096
+# Vectors that a thread takes at once from there.
+SHELF_BATCH = 2
 # What is read again for its results is split between blocks only where rows are few and long; a
 # few more where no block can keep a row.
 FEW_ROWS = 64
@@ -57,12 +59,19 @@ LARGEST_KEPT = 216 << 10
 # Blocks of a split kernel, about: while the last ones end, others idle.  Rows that are never split;
 # bytes of each block at least; how far a thread walks down columns.
 BLOCKS = 4224
+# The same where a kernel reads once only: each block pays for its start, its joining and its ticket
+# while it asks for nothing, and this many are two rounds of 132 processors that hold four.
+SINGLE_BLOCKS = 1056
 MANY_ROWS = 2112
 CHUNK_BYTES = 32768
 WALK = 8
 # Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
 JOINED_BYTES = 65536
 FEW_BLOCKS = 264
+# Blocks that run at once where a processor holds four.
+WAVE = 528
+# Threads of a block where there are no more blocks than that.
+TALL_BLOCK = 512
 # Bytes that a thread asks for at once; the blocks of such kernels that a processor should hold, if
 # so few bytes of a thread's registers are in use.
 BATCH_BYTES = 128
@@ -74,7 +83,7 @@ RESIDENT_PLACES = 2
 RESIDENT_BYTES = 150
 MANY_OPERANDS = 3
 # Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
-COLUMN_BYTES = 32
+COLUMN_BYTES = 64
 MOST_COLUMNS = 8
 
 
@@ -175,23 +184,25 @@ def goes_down(reduction: Reduction, space: Space) -> bool:
     return False
 
 
-def cut(reduction: Reduction, space: Space, shared: int = 0) -> list[Cut]:
+def cut(reduction: Reduction, space: Space, card: tuple[int, int] = (0, 1)) -> list[Cut]:
     """The launches of a reduction over a space: one, or one for each stage.
 
-    ``shared``: bytes of shared memory that a block may have.  It decides where a row is kept, and
-    so how fast the kernel is; the order of reductions is the same.
+    ``card``: bytes of shared memory that a block may have, and how many processors there are.  They
+    decide where a row is kept and how many blocks take row after row, and so how fast the kernel
+    is; the order of reductions is the same.
     """
     if goes_down(reduction, space):
         return _cut_columns(reduction, space)
     cuts = _cut_rows(reduction, space)
     if cuts[0].plan.again and cuts[0].plan.stage < 0:
-        return [_shelved(reduction, space, cuts[0], shared)]
+        return [_shelved(reduction, space, cuts[0], card)]
     return cuts
 
 
-def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
+def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int]) -> Cut:
     """A cut whose rows are kept in shared memory, if they fit."""
     plan, words, end = cut.plan, dict(cut.words), 0
+    limit, processors = card
     for value in reduction.stages.reread():
         place = reduction.outputs + value
         if plan.kinds[place] != ONCE and not plan.shared[place]:
@@ -200,7 +211,10 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
     least = 2 if cut.block[0] < MOST_THREADS else 1
-    return cut._replace(plan=plan._replace(shelf=True, least=least), words=words, shared=end)
+    resident = min(least, max(limit // (end + STATIC_BYTES), 1))
+    plan = plan._replace(shelf=True, least=least, batch=min(plan.batch, SHELF_BATCH))
+    return cut._replace(plan=plan, words=words, shared=end,
+                        blocks=min(space.rows, processors * resident))
 
 
 # ---- rows ----
@@ -294,7 +308,9 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     stored = _read_bytes(reduction, kinds, shared)
     kept = max(stored + reduction.kept_bytes, 1)
     most = _keep(reduction, kept, vector)
-    lanes, keep = _lanes(vectors, most, rows, most * vector * kept <= KEPT_BYTES_LARGE)
+    # What is read once only needs no more threads to be kept.
+    large = most * vector * kept <= KEPT_BYTES_LARGE and not reduction.single
+    lanes, keep = _lanes(vectors, most, rows, large)
     if not keep and space.length * stored > HALF_SHARED and not reduction.single:
         lanes = MOST_THREADS
     batch = keep or _batch(reduction, max(stored, 1), vector)
@@ -346,24 +362,28 @@ def _row_chunks(reduction: Reduction, rows: int, length: int, stored: int) -> in
     few = FEW_ENDLESS_ROWS if length * stored > LARGEST_KEPT else FEW_ROWS
     if not reduction.single and (rows >= few or length < LONG_ROW):
         return 1
-    chunks = min(length * reduction.itemsize // CHUNK_BYTES, -(-BLOCKS // max(rows, 1)))
+    blocks = SINGLE_BLOCKS if reduction.single else BLOCKS
+    chunks = min(length * reduction.itemsize // CHUNK_BYTES, max(blocks // max(rows, 1), 1))
     return chunks if rows < MANY_ROWS else 1
 
 
 def _wide(space: Space) -> bool:
     length = space.length
     farthest = max([abs(step) for steps in space.inner_steps for step in steps], default=0)
-    if max(space.rows, length) * max(farthest, 1) < access.NARROW:
+    # Loops look a few batches ahead.
+    if max(space.rows, length) * max(farthest, 1) < access.NARROW // 2:
         return False
-    return max(space.rows, length,
+    return max(space.rows, 2 * length,
                *[access.reach(space.inner, steps) for steps in space.inner_steps]) >= access.NARROW
 
 
 def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, chunks: int) -> list[Cut]:
     vectors, turn = words["vectors"][0], BLOCK * plan.batch
     span = -(-vectors // chunks)
-    if span > turn:
-        span = -(-span // turn) * turn
+    # Whole batches where all can be whole, else whole turns of the threads.
+    unit = turn if vectors % turn == 0 else BLOCK
+    if span > unit:
+        span = -(-span // unit) * unit
     chunks = -(-vectors // span)
     words = {**words, "span": [span], "chunks": [chunks]}
     plan = plan._replace(exact=vectors % turn == 0 == span % turn)
@@ -383,7 +403,8 @@ def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
 def _column_vector(reduction: Reduction, space: Space) -> int:
     """Columns of a thread."""
     whole = [place for place, steps in enumerate(space.outer_steps) if steps[-1] == 1]
-    vector = min(access.elements_of([reduction.itemsizes[place] for place in whole]),
+    walked = [place for place in whole if reduction.levels[place] == EACH] or whole
+    vector = min(access.elements_of([reduction.itemsizes[place] for place in walked]),
                  MOST_COLUMNS, max(COLUMN_BYTES // reduction.fold_bytes, 1))
     vector = power_of_two(space.outer[-1], vector)
     for place in whole:
@@ -401,6 +422,8 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     kinds = []
     for place, level in enumerate(reduction.levels):
         near = {1: VECTOR, 0: REPEAT}.get(space.outer_steps[place][-1], STEP)
+        if near == VECTOR and reduction.itemsizes[place] * vector > WIDEST:
+            near = STEP
         kinds.append(STEP if level != EACH and near == REPEAT else near)
     wide, high = _column_block(columns // vector, space.length)
     tiles = -(-columns // (wide * vector))
@@ -415,29 +438,37 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
                       if place >= reduction.outputs and kinds[place] != REPEAT])
     batch = _batch(reduction, max(bytes_read, 1), vector)
     blocks = tiles * access.count_of(batches)
-    chunks = min(-(-space.length // (high * WALK)), -(-BLOCKS // blocks))
+    chunks = min(-(-space.length // (high * WALK)), SINGLE_BLOCKS // blocks)
     joined = wide * vector * reduction.fold_bytes
     chunks = min(chunks, max(JOINED_BYTES // joined, -(-FEW_BLOCKS // blocks)))
-    if blocks * chunks > FEW_BLOCKS > blocks:
-        # Whole waves of blocks.
-        chunks = blocks * chunks // FEW_BLOCKS * FEW_BLOCKS // blocks
+    for wave in (WAVE, FEW_BLOCKS):
+        if blocks * chunks > wave > blocks:
+            # Whole waves of blocks.
+            chunks = blocks * chunks // wave * wave // blocks
+            break
     split = chunks >= 2 and space.rows * space.length >= LONG_ROW
+    threads = BLOCK
+    if split and blocks * chunks <= FEW_BLOCKS and (
+            space.length >= chunks * TALL_BLOCK // wide * batch):
+        # The last block of a column cannot join more of them: each does more by itself.
+        threads, high = TALL_BLOCK, TALL_BLOCK // wide
     if split:
         span = _column_span(space.length, chunks, high * batch)
         chunks = -(-space.length // span)
         words["span"], words["chunks"] = [span], [chunks]
+    least = _least(reduction, max(bytes_read, 1), vector, batch, True)
     exact = space.length % (high * batch) == 0 == words["span"][0] % (high * batch)
     plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
-                      len(inner), BLOCK, _wide(space), again=True, exact=exact,
-                      least=_least(reduction, max(bytes_read, 1), vector, batch, True))
+                      len(inner), threads, _wide(space), again=True, exact=exact,
+                      least=max(least * BLOCK // threads, 1))
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
 
 
 def _column_span(length: int, chunks: int, turn: int) -> int:
-    """How far a block walks: about a chunk, in the nearest number of whole turns of its threads."""
+    """How far a block walks: a chunk, in whole turns of its threads."""
     span = -(-length // chunks)
-    return max((span + turn // 2) // turn, 1) * turn if span > turn else span
+    return -(-span // turn) * turn if span > turn else span
 
 
 def _column_block(vectors: int, length: int) -> tuple[int, int]:

@@ -183,15 +183,26 @@ class ReduceWriter(PartWriter):
         self.declare_divisors(values)
         for value in folds:
             self.declare_fold(value)
-        opened = self.open_batches()
         inputs = [value for value in values if not stages.is_step(value)
                   and value not in self.once()]
-        self.read_batch([value for value in inputs if self.is_batched(value)])
-        opened += self.open_vectors()
-        self._reads([value for value in inputs if not self.is_batched(value)])
-        self.keep_on_shelf([value for value in self.shelf if value in values])
-        self._elements(stage, values)
-        lines.close(opened)
+        leaving = [value for value in self.shelf if value in values and stage == max(
+            [each for each in range(stages.last + 1) if value in stages.full_values(each)])]
+        passes = self.passes()
+        if len(passes) > 1:
+            lines.open("")
+        for full in passes:
+            self.checks = not full
+            opened = batches = self.open_batches()
+            self.read_batch([value for value in inputs if self.is_batched(value)])
+            opened += self.open_vectors()
+            self._reads([value for value in inputs if not self.is_batched(value)])
+            self._elements(stage, values)
+            if leaving:
+                lines.close(opened - batches)
+                opened = batches + self.open_vectors()
+                self.fill_shelf(leaving, "more")
+            lines.close(opened)
+        lines.close(len(passes) - 1)
         self.held |= self.kept & set(values)
         for value in folds:
             if stages.step(value).primitive in PLACES:
@@ -200,6 +211,30 @@ class ReduceWriter(PartWriter):
                 self.leave_part(value)
             else:
                 self.finish_fold(value)
+
+    def passes(self) -> list[bool]:
+        """The loops of a stage, and whether all batches of each are full.
+
+        What full batches leave over is one more batch, each vector of which is checked.
+        """
+        return [True, False] if self.plan.again and not self.plan.exact else [self.plan.exact]
+
+    def open_walk(self, first: str, step: str) -> None:
+        """Open one of those loops over batches: from ``first`` on, neighbours ``step`` apart."""
+        lines, batch = self.lines, self.plan.batch
+        turn = f"first += {step} * {batch}"
+        if self.plan.exact:
+            lines.loop(f"for ({self.count_type()} first = {first}; first < end; {turn})",
+                       "#pragma unroll 1")
+        elif self.checks:
+            lines.open("if (first < end)")
+        else:
+            lines.add(f"{self.count_type()} first = {first};")
+            lines.loop(f"for (; first + {step} * {batch - 1} < end; {turn})", "#pragma unroll 1")
+
+    def count_type(self) -> str:
+        """The type that counts the vectors of a row or the elements down a column."""
+        return "int64_t" if self.plan.wide else "int"
 
     def _reads(self, values: list[int]) -> None:
         """The vectors of inputs that are not kept."""
@@ -221,7 +256,78 @@ class ReduceWriter(PartWriter):
                       f"[{self.plan.batch}];")
         opened = self.open_vectors()
         for value, place in zip(values, places, strict=True):
-            read = self.read_shelf(place) if value in self.shelved else self.read(place)
+            read = self.read_shelf(place) if value in self.shelf else self.read(place)
+            lines.add(f"{self.held_name(value)} = {read};")
+        lines.close(opened)
+
+    def read_shelf(self, place: int) -> str:
+        """The vector of an operand in shared memory."""
+        formula, vector = self.formula, self.plan.vector
+        return (f"slip_read<{formula.stored(place)}, {vector}>("
+                f"{formula.pointers[place]}_shelf + at * {vector}, {vector}, true)")
+
+    def fill_shelf(self, values: list[int], asked: str) -> None:
+        """Have the vectors of the row that comes next put where this row's were, if ``asked``.
+
+        A thread reads what it put there, and nobody else does.
+        """
+        formula, vector = self.formula, self.plan.vector
+        for value in values:
+            place = formula.outputs + value
+            name, kind = formula.pointers[place], self.plan.kinds[place]
+            shelf = f"{name}_shelf + at * {vector}"
+            if kind in (FLAT, VECTOR):
+                self.lines.add(f"if ({asked}) slip_copy_ahead<{formula.stored(place)}, {vector}>("
+                               f"{shelf}, {name}_next + {self.place_of(place)}, fits);")
+            else:
+                read = self.read(place, "_next")
+                self.lines.add(f"if ({asked}) slip_write({shelf}, {read}, {vector}, true);")
+
+    def passes(self) -> list[bool]:
+        """The loops of a stage, and whether all batches of each are full.
+
+        What full batches leave over is one more batch, each vector of which is checked.
+        """
+        return [True, False] if self.plan.again and not self.plan.exact else [self.plan.exact]
+
+    def open_walk(self, first: str, step: str) -> None:
+        """Open one of those loops over batches: from ``first`` on, neighbours ``step`` apart."""
+        lines, batch = self.lines, self.plan.batch
+        turn = f"first += {step} * {batch}"
+        if self.plan.exact:
+            lines.loop(f"for ({self.count_type()} first = {first}; first < end; {turn})",
+                       "#pragma unroll 1")
+        elif self.checks:
+            lines.open("if (first < end)")
+        else:
+            lines.add(f"{self.count_type()} first = {first};")
+            lines.loop(f"for (; first + {step} * {batch - 1} < end; {turn})", "#pragma unroll 1")
+
+    def count_type(self) -> str:
+        """The type that counts the vectors of a row or the elements down a column."""
+        return "int64_t" if self.plan.wide else "int"
+
+    def _reads(self, values: list[int]) -> None:
+        """The vectors of inputs that are not kept."""
+        for value in values:
+            if value in self.inputs_kept():
+                continue
+            place = self.formula.outputs + value
+            self.lines.add(f"const {self.vector_type(place)} {self.formula.pointers[place]}_held = "
+                           f"{self.read(place)};")
+
+    def read_batch(self, values: list[int]) -> None:
+        """Ask for the vectors of inputs for a whole batch."""
+        if not values:
+            return
+        lines, formula = self.lines, self.formula
+        places = [formula.outputs + value for value in values]
+        for place in places:
+            lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held"
+                      f"[{self.plan.batch}];")
+        opened = self.open_vectors()
+        for value, place in zip(values, places, strict=True):
+            read = self.read_shelf(place) if value in self.shelf else self.read(place)
             lines.add(f"{self.held_name(value)} = {read};")
         lines.close(opened)
 
@@ -234,17 +340,15 @@ class ReduceWriter(PartWriter):
     def keep_on_shelf(self, values: list[int]) -> None:
         """Put vectors where later stages find them; every thread reads what it wrote."""
         for value in values:
-            if value not in self.shelved:
-                self.shelved.add(value)
-                name, vector = self.formula.pointers[self.formula.outputs + value], self.plan.vector
-                self.lines.add(f"slip_write({name}_shelf + at * {vector}, "
-                               f"{self.held_name(value)}, {vector}, true);")
+            name, vector = self.formula.pointers[self.formula.outputs + value], self.plan.vector
+            self.lines.add(f"slip_write({name}_shelf + at * {vector}, "
+                           f"{self.held_name(value)}, {vector}, true);")
 
-    def read(self, place: int) -> str:
-        """The vector of an operand in memory."""
+    def read(self, place: int, suffix: str = "") -> str:
+        """The vector of an operand in memory, from the thread's row or another pointer on."""
         formula, plan = self.formula, self.plan
         types = f"{formula.stored(place)}, {plan.vector}"
-        where = f"{formula.pointers[place]}{self.suffix} + {self.place_of(place)}"
+        where = f"{formula.pointers[place]}{suffix or self.suffix} + {self.place_of(place)}"
         kind = plan.kinds[place]
         if kind in (FLAT, VECTOR):
             return f"slip_read<{types}>({where}, {plan.vector}, {self.whole()})"
