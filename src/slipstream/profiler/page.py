@@ -12,6 +12,7 @@ from slipstream.profiler.limits import Limits, limits_of
 
 MOST_KERNELS = 8
 MOST_LINES = 6
+MOST_FOREIGN = 4
 
 
 class KernelRow:
@@ -81,7 +82,7 @@ def page(recording: Recording, found: Diagnosis | None = None) -> str:
     """The page: the verdict first, then what it rests on."""
     found = found or diagnose(recording)
     parts = [verdict_part, layers_part, card_part, waits_part, copies_part, kernels_part,
-             lines_part, left_out]
+             foreign_part, lines_part, left_out]
     return "\n".join(line for part in parts for line in part(recording, found))
 
 
@@ -169,7 +170,9 @@ def kernels_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     limits = card_limits()
     total = sum(row.spent for row in rows)
     limit = f", limit {limits.bandwidth:,.0f} GB/s" if limits else ""
-    about = " (~: a graph's time shared by bytes)" if any(row.estimated for row in rows) else ""
+    about = f", by {recording.timed_by}" if recording.timed_by not in ("", "driver") else ""
+    if any(row.estimated for row in rows):
+        about += " (~: a graph's time shared by bytes)"
     yield ""
     yield f"kernels     {micro(total)}{limit}{about}"
     for row in rows[:MOST_KERNELS]:
@@ -180,6 +183,19 @@ def kernels_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
                f"{(row.op or row.name)[:28]:<28} {short(row.where)}{limit}")
     if len(rows) > MOST_KERNELS:
         yield f"  and {len(rows) - MOST_KERNELS} more kernels"
+
+
+def foreign_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """Kernels that other libraries launched in this process."""
+    if not recording.foreign:
+        return
+    total = sum(spent for _, _, spent in recording.foreign)
+    yield ""
+    yield f"not ours    {micro(total)} in kernels that other libraries of this process launched"
+    for name, count, spent in recording.foreign[:MOST_FOREIGN]:
+        yield f"  {micro(spent):>21} {count:>6,} × {name[:60]}"
+    if len(recording.foreign) > MOST_FOREIGN:
+        yield f"  and {len(recording.foreign) - MOST_FOREIGN} more kernels"
 
 
 def lines_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
@@ -206,6 +222,9 @@ def left_out(recording: Recording, found: Diagnosis) -> Iterator[str]:
     if recording.untimed:
         text += f"; the device time of {recording.untimed:,} launches could not be measured"
     yield text
+    if recording.untold and recording.of("kernel"):
+        how = "all " if recording.timed_by != "events" else ""
+        yield f"times of the card are not {how}by CUPTI: {recording.untold}"
 
 
 def summary(recording: Recording) -> dict[str, Any]:

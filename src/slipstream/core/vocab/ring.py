@@ -106,6 +106,13 @@ class Cells:
             self.items[place + 1] += duration
             self.items[place + 2] += value
 
+    def lengthen(self, row: cython.Py_ssize_t, duration: cython.longlong) -> None:
+        """Let what a row counts have taken so much longer."""
+        if cython.compiled:
+            self.data[row * CELL + 1] += duration
+        else:
+            self.items[row * CELL + 1] += duration
+
     def get(self, place: cython.Py_ssize_t) -> int:
         """The number at a place; 0 where none was written."""
         if place >= self.room:
@@ -332,21 +339,56 @@ class Ring:
         self._put(what, name, site, start, end, value)
 
     def write_parts(self, parts: list[Any], start: cython.Py_ssize_t, length: cython.Py_ssize_t,
-                    share: cython.double) -> None:
-        """Add the records of a span that its kernels share.
+                    share: cython.double) -> int:
+        """Add the records of a span that its kernels share; the number of the first.
 
         ``parts``: for each (what, name, site, value, where it begins and ends as shares of the
         span); of that, the last ``share`` is shown.
         """
         first: cython.double
         last: cython.double
+        begin: cython.longlong
+        end: cython.longlong
+        number: cython.Py_ssize_t = self.written
         for each in parts:
             what, name, site, value, low, high = each
             first = low
             last = high
             first = last - (last - first) * share
-            self._put(what, name, site, start + cython.cast(cython.longlong, first * length),
-                      start + cython.cast(cython.longlong, last * length), value)
+            begin = start + cython.cast(cython.longlong, first * length)
+            end = start + cython.cast(cython.longlong, last * length)
+            # Nothing takes no time, however short the span that is shared.
+            self._put(what, name, site, begin, end if end > begin else begin + 1, value)
+        return number
+
+    def amend(self, number: cython.Py_ssize_t, start: cython.longlong,
+              end: cython.longlong) -> None:
+        """Set when a record began and ended, now that it is known and not estimated any more.
+
+        What was overwritten stays counted as it was.
+        """
+        if number < self.dropped or number >= self.written:
+            return
+        place: cython.Py_ssize_t = number % self.capacity * WIDTH
+        first: cython.longlong = self._cells.get(place)
+        second: cython.longlong = self._cells.get(place + 1)
+        more: cython.longlong = end - start + self._cells.get(place + 2) - self._cells.get(
+            place + 3)
+        where: cython.longlong = self._cells.get(place + 5)
+        estimated: cython.longlong = ESTIMATED
+        if where & estimated:
+            where -= estimated
+        if cython.compiled:
+            self._cells.data[place + 2] = start
+            self._cells.data[place + 3] = end
+            self._cells.data[place + 5] = where
+        else:
+            self._cells.items[place + 2:place + 4] = [start, end]
+            self._cells.items[place + 5] = where
+        kind: cython.longlong = first & 255
+        site: cython.longlong = second & LOW
+        self.by_site.lengthen(site * KINDS + kind, more)
+        self.by_name.lengthen((first >> 32) * KINDS + kind, more)
 
     def _put(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
              start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:

@@ -102,6 +102,8 @@ class Settings:
         SLIPSTREAM_CACHE.
     packs: packs of compiled kernels, or folders of them, beside those in the cache folder; several
         are separated as in PATH.  SLIPSTREAM_PACKS.
+    cupti: the file of NVIDIA's CUPTI, which tells device times to profiles; empty to look for it,
+        ``off`` to do without.  SLIPSTREAM_CUPTI.
     user_cache: where programs keep what they can make again.  XDG_CACHE_HOME, or ~/.cache.
     simulated: the options of the simulated driver.  SLIPSTREAM_SIM; its compiler also CXX.
     """
@@ -117,6 +119,7 @@ class Settings:
     blocking: bool = False
     cache: str = ""
     packs: str = ""
+    cupti: str = ""
     user_cache: str = ""
     simulated: SimulatedCard = field(default_factory=SimulatedCard)
 
@@ -144,6 +147,7 @@ def _from_environment() -> Settings:
         blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
         cache=read("SLIPSTREAM_CACHE", ""),
         packs=read("SLIPSTREAM_PACKS", ""),
+        cupti=read("SLIPSTREAM_CUPTI", ""),
         user_cache=read("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"),
         simulated=parse_card(read("SLIPSTREAM_SIM", ""), read("CXX", "")),
     )
