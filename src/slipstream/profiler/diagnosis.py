@@ -24,6 +24,8 @@ Interval = tuple[int, int]
 QUIET_NS, QUIET_TIMES = 20_000, 16
 # A gap belongs to a wait that ended at most so many ns before it began.
 SLACK_NS = 2_000
+# Kernels of a replayed graph follow one another within so many ns.
+GRAPH_GAP = 5_000
 # Layers of the host that are not launching.
 NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
 # Reasons to launch alone that are worth a word where they concern a launch in so many; others where
@@ -178,13 +180,35 @@ def host_copies(recording: Recording) -> list[Interval]:
     return merged((event.start, event.end) for event in recording.of("host copy"))
 
 
+def within_graphs(recording: Recording, start: int) -> list[Interval]:
+    """What lies between kernels of a replayed graph, where CUPTI times them one by one.
+
+    The host has no part in these gaps, and CUPTI lengthens them: by them no program is
+    launch-bound.
+    """
+    if not recording.timed_by.startswith("CUPTI"):
+        return []
+    last: dict[tuple[int, int], int] = {}
+    found = []
+    for event in recording.of("kernel"):
+        place = (event.device, event.stream)
+        before = last.get(place, event.start) if event.replayed else event.start
+        if start <= before < event.start <= before + GRAPH_GAP:
+            found.append((before, event.start))
+        if event.replayed:
+            last[place] = max(event.end, before)
+        else:
+            last.pop(place, None)
+    return found
+
+
 def diagnose(recording: Recording) -> Diagnosis:
     """What a recording's program is bound by."""
     start, end = bounds_of(recording)
     work = [event for event in recording.of("kernel", "copy", "fill") if event.end > start]
-    kernels = merged((max(event.start, start), event.end) for event in work
-                     if event.kind != "copy")
-    everything = merged((max(event.start, start), event.end) for event in work)
+    kernels = merged([*((max(event.start, start), event.end) for event in work
+                        if event.kind != "copy"), *within_graphs(recording, start)])
+    everything = merged([*kernels, *((max(event.start, start), event.end) for event in work)])
     parts = {"GPU": length(kernels)}
     idle = gaps_of(everything, start, end)
     parts.update(split_idle(recording, idle, start, end))

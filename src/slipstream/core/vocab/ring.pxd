@@ -41,6 +41,7 @@ cdef class Cells:
     cpdef object widen(self, Py_ssize_t room)
     cpdef object add(self, Py_ssize_t row, long long duration, long long value)
     cpdef object lengthen(self, Py_ssize_t row, long long duration)
+    cpdef object set(self, Py_ssize_t place, long long value)
     cpdef Py_ssize_t get(self, Py_ssize_t place) except? -1
 
 @cython.final
@@ -84,7 +85,6 @@ cdef class Ring:
     cpdef object write(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                        long long end, long long value)
     cpdef object write_parts(self, list parts, Py_ssize_t start, Py_ssize_t length, double share)
-    cpdef object amend(self, Py_ssize_t number, long long start, long long end)
     cdef object _put(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                      long long end, long long value)
     cdef long long _running(self)

@@ -113,6 +113,13 @@ class Cells:
         else:
             self.items[row * CELL + 1] += duration
 
+    def set(self, place: cython.Py_ssize_t, value: cython.longlong) -> None:
+        """Write a number that is there already."""
+        if cython.compiled:
+            self.data[place] = value
+        else:
+            self.items[place] = value
+
     def get(self, place: cython.Py_ssize_t) -> int:
         """The number at a place; 0 where none was written."""
         if place >= self.room:
@@ -361,35 +368,6 @@ class Ring:
             self._put(what, name, site, begin, end if end > begin else begin + 1, value)
         return number
 
-    def amend(self, number: cython.Py_ssize_t, start: cython.longlong,
-              end: cython.longlong) -> None:
-        """Set when a record began and ended, now that it is known and not estimated any more.
-
-        What was overwritten stays counted as it was.
-        """
-        if number < self.dropped or number >= self.written:
-            return
-        place: cython.Py_ssize_t = number % self.capacity * WIDTH
-        first: cython.longlong = self._cells.get(place)
-        second: cython.longlong = self._cells.get(place + 1)
-        more: cython.longlong = end - start + self._cells.get(place + 2) - self._cells.get(
-            place + 3)
-        where: cython.longlong = self._cells.get(place + 5)
-        estimated: cython.longlong = ESTIMATED
-        if where & estimated:
-            where -= estimated
-        if cython.compiled:
-            self._cells.data[place + 2] = start
-            self._cells.data[place + 3] = end
-            self._cells.data[place + 5] = where
-        else:
-            self._cells.items[place + 2:place + 4] = [start, end]
-            self._cells.items[place + 5] = where
-        kind: cython.longlong = first & 255
-        site: cython.longlong = second & LOW
-        self.by_site.lengthen(site * KINDS + kind, more)
-        self.by_name.lengthen((first >> 32) * KINDS + kind, more)
-
     def _put(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
              start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:
         kind: cython.int = what & 255
@@ -437,6 +415,31 @@ class Ring:
         """(count, ns, value) of a site or name, the overwritten records too."""
         place = (row * KINDS + kind) * CELL
         return cells.get(place), cells.get(place + 1), cells.get(place + 2)
+
+
+def amend(ring: Ring, number: cython.Py_ssize_t, start: cython.longlong,
+          end: cython.longlong) -> None:
+    """Set when a record began and ended, now that it is known and not estimated any more.
+
+    What was overwritten stays counted as it was.
+    """
+    if number < ring.dropped or number >= ring.written:
+        return
+    cells: Cells = ring._cells
+    place: cython.Py_ssize_t = number % ring.capacity * WIDTH
+    first: cython.longlong = cells.get(place)
+    site: cython.longlong = cells.get(place + 1) & LOW
+    more: cython.longlong = end - start + cells.get(place + 2) - cells.get(place + 3)
+    where: cython.longlong = cells.get(place + 5)
+    estimated: cython.longlong = ESTIMATED
+    if where & estimated:
+        where -= estimated
+    cells.set(place + 2, start)
+    cells.set(place + 3, end)
+    cells.set(place + 5, where)
+    kind: cython.longlong = first & 255
+    ring.by_site.lengthen(site * KINDS + kind, more)
+    ring.by_name.lengthen((first >> 32) * KINDS + kind, more)
 
 
 def note_export(address: int, nbytes: int, code: Any, instruction: int) -> None:

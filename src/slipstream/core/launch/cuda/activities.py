@@ -23,7 +23,7 @@ from slipstream.core.native.cupti import (
     opened,
     version_text,
 )
-from slipstream.core.vocab.ring import ESTIMATED
+from slipstream.core.vocab.ring import ESTIMATED, amend
 
 # Launches that are noted; later ones are timed by events.
 MOST_NOTED = 1 << 20
@@ -144,7 +144,7 @@ class Activities:
             start = self.clock.of(times[0])
             end = start + max(times[1] - times[0], 1)
             if noted.first >= 0:
-                self.ring.amend(noted.first + place, start, end)
+                amend(self.ring, noted.first + place, start, end)
             else:
                 what, name, site, value, *_ = noted.rows[place]
                 self.ring.write(what & ~(ESTIMATED << 8), name, site, start, end, value)
