@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slipstream.core.api.recording import Recording
+from slipstream.profiler.budgets import NOT_LAUNCHING, alone_cost, steps_of
 
 BOUNDS = ("launch", "GPU", "wait", "copy", "data")
 Interval = tuple[int, int]
@@ -26,18 +27,12 @@ QUIET_NS, QUIET_TIMES = 20_000, 16
 SLACK_NS = 2_000
 # Kernels of a replayed graph follow one another within so many ns.
 GRAPH_GAP = 5_000
-# Layers of the host that are not launching.
-NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
 # Reasons to launch alone that are worth a word where they concern a launch in so many; others where
 # they concern half.
 FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
 # Layers of the host that every call of an op takes time in.
 CALLING = ("Python", "dispatch", "allocation")
-# Reasons to launch alone that go away with the mend, and what a launch in a graph takes of the host
-# as a part of one by itself.
-MENDABLE = ("exported storage", "wait", "too short", "copy")
-GRAPHED = 0.2
 # Launches of a window that nothing cuts short, about.
 FULL = 32
 # A smaller gain is not worth a word.
@@ -243,12 +238,17 @@ def sentence(recording: Recording, found: Diagnosis) -> str:
     text = {"launch": launch_sentence, "GPU": gpu_sentence, "wait": wait_sentence,
             "copy": copy_sentence, "data": data_sentence, "host": host_sentence,
             }[found.bound](recording, found)
-    found.gain = found.span / max(mended(recording, found), 1)
+    left = mended(recording, found)
+    found.gain = found.span / max(left, 1)
     if found.gain <= LEAST_GAIN:
         return text
     # How much of copies and loading is left is the program's affair.
     most = "at most about" if found.bound in ("copy", "data") else "about"
-    return f"{text}; then it would be {most} {found.gain:.1f} times as fast"
+    steps = steps_of(recording)
+    whole, rest = (f"{ns / 1000 / steps:,.0f}" for ns in (found.span, left))
+    what = "a step" if steps > 1 else "it"
+    return (f"{text}; then it would be {most} {found.gain:.1f} times as fast ({what} {rest} µs "
+            f"instead of {whole})")
 
 
 def mended(recording: Recording, found: Diagnosis) -> float:
@@ -261,7 +261,7 @@ def mended(recording: Recording, found: Diagnosis) -> float:
     host = float(sum(layers.values()))
     moved = (layers.get("waits", 0) + layers.get("copies", 0) + reading_cost(recording)
              + short_cost(recording))
-    saved = alone_cost(recording, found)
+    saved = alone_cost(recording)
     least = {"launch": host - saved, "wait": host - moved - saved, "copy": host - moved - saved,
              "data": host - found.parts["data"]}.get(found.bound)
     if least is None:
@@ -286,23 +286,6 @@ def short_cost(recording: Recording) -> float:
     launches = sum(event.value for event in replays)
     spent = sum(event.end - event.start for event in replays)
     return max(spent * (1 - launches / FULL / max(len(replays), 1)), 0.0)
-
-
-def alone_cost(recording: Recording, found: Diagnosis) -> float:
-    """ns of the host that launches took more because they went alone, for what can be mended.
-
-    What a replayed one takes is measured where there are any; else it is a small part of it.
-    """
-    spent = {True: 0, False: 0}
-    count = {True: 0, False: 0}
-    for event in recording.of("send"):
-        if event.replayed or event.name in MENDABLE:
-            spent[event.replayed] += event.end - event.start
-            count[event.replayed] += event.value
-    if not count[False]:
-        return 0.0
-    each = spent[True] / count[True] if count[True] else GRAPHED * spent[False] / count[False]
-    return max(spent[False] - each * count[False], 0.0)
 
 
 def percent(value: float) -> str:

@@ -106,6 +106,7 @@ class Recording:
     ``timed_by``: what told the times of the card (CUPTI and its version, events, driver, or empty
     where nobody asked), ``untold``: why some or all are by events; ``foreign``: (name, how many,
     ns) of kernels that this process launched beside Slipstream, where CUPTI tells of them.
+    ``failed``: a sentence where the program did not come to its end.
     """
 
     events: list[Event]
@@ -123,6 +124,7 @@ class Recording:
     timed_by: str = ""
     untold: str = ""
     foreign: tuple[tuple[str, int, int], ...] = ()
+    failed: str = ""
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, fields
 
+# The machine's where there is one, the machine's, the simulated one.
+DRIVERS = ("auto", "real", "sim")
 UNITS = {"KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 
@@ -134,6 +136,15 @@ def _whole(name: str, default: int) -> int:
                          f"{default} by default") from None
 
 
+def _driver() -> str:
+    """Which driver is asked for."""
+    name = os.environ.get("SLIPSTREAM_DRIVER", "").strip() or DRIVERS[0]
+    if name not in DRIVERS:
+        raise ValueError(f"SLIPSTREAM_DRIVER={name} in the environment: there is no such driver; "
+                         f"there are {', '.join(DRIVERS[:-1])} and {DRIVERS[-1]}")
+    return name
+
+
 def _from_environment() -> Settings:
     read = os.environ.get
     return Settings(
@@ -141,7 +152,7 @@ def _from_environment() -> Settings:
         debug=_whole("SLIPSTREAM_DEBUG", 0),
         plans=_whole("SLIPSTREAM_PLANS", 8192),
         delay_seed=_whole("SLIPSTREAM_DELAY_SEED", 0),
-        driver=read("SLIPSTREAM_DRIVER", "auto"),
+        driver=_driver(),
         memo=read("SLIPSTREAM_MEMO", "1") != "0",
         tunable=read("SLIPSTREAM_TUNABLE", "0") not in ("", "0"),
         blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
