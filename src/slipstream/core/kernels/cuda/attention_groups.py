@@ -26,16 +26,20 @@ template <int LINES, int LENGTH> SLIP_DEVICE int slip_tile_at(int line, int colu
 // LINES lines of `width` elements, `step` apart, into shared memory; zeros beyond them.
 template <int LINES, int LENGTH, class P, class Q>
 SLIP_DEVICE void slip_bring(P to, Q from, int64_t step, int64_t left, int width, bool fits) {
-    const int across = LENGTH / 8;
+    const int across = LENGTH / 8, down = THREADS / across;
     if (fits) {
+        // Each thread has one column; eight lines on, chunks lie as they do here.
+        const int own = (int)threadIdx.x / across, column = (int)threadIdx.x % across * 8;
+        const int end = column < width ? (left < LINES ? (int)left : LINES) : 0;
+        P into = to + slip_tile_at<LINES, LENGTH>(own, column);
+        Q place = from + (own * step + column);
 #pragma unroll
-        for (int start = 0; start < LINES * across; start += THREADS) {
-            const int i = start + (int)threadIdx.x;
-            if (LINES * across % THREADS && i >= LINES * across) break;
-            const int line = i / across, column = i % across * 8;
-            const bool good = line < left && column < width;
-            slip_copy_16(to + slip_tile_at<LINES, LENGTH>(line, column),
-                         from + (line * step + column), good);
+        for (int line = 0; line < LINES; line += down) {
+            if (LINES % down && own + line >= LINES) break;
+            if (down % 8) into = to + slip_tile_at<LINES, LENGTH>(own + line, column);
+            slip_copy_16(into, place, own + line < end);
+            into += down * 64;
+            place += down * step;
         }
         return;
     }
@@ -91,11 +95,13 @@ _REAL = r"""
 // What was written to shared memory before is seen by the matrix units after the next barrier.
 SLIP_DEVICE void slip_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // A tile's place for the matrix units: its address, how far blocks of 64 columns and groups of eight
-// lines are apart, in 16 bytes each, and which of the layouts it has.
-template <class P> SLIP_DEVICE uint64_t slip_described(P tile, int blocks_apart) {
-    const uint64_t start = slip_shared_address(tile) & 0x3ffff;
-    return start >> 4 | (uint64_t)(blocks_apart >> 4) << 16 | (uint64_t)(1024 >> 4) << 32
-           | (uint64_t)1 << 62;
+// lines are apart, in 16 bytes each, and which of the layouts it has.  The first word alone depends
+// on the place, and grows with it.
+template <class P> SLIP_DEVICE uint32_t slip_described(P tile, int blocks_apart) {
+    return (slip_shared_address(tile) & 0x3ffff) >> 4 | (uint32_t)(blocks_apart >> 4) << 16;
+}
+SLIP_DEVICE uint64_t slip_further(uint32_t described, int elements) {
+    return (uint64_t)(1024 >> 4 | 1 << 30) << 32 | (described + elements / 8);
 }
 // Between a product and other work on its registers.
 template <int N> SLIP_DEVICE void slip_settle(slip_tile<N>& tile) {
@@ -118,15 +124,17 @@ template <int LEFT> SLIP_DEVICE void slip_wait() {
 // `slip_settle` the sum is not there.
 template <int N, int K, class P>
 SLIP_DEVICE void slip_begin_products(slip_tile<N>& sum, P left, P right) {
-    const int group = (int)threadIdx.x / 128 * BANDS;
+    // All threads of a warp have the same, which the compiler has to be told.
+    const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0) * BANDS;
+    const uint32_t own = slip_described(left + group * 64 * 64, 0);
+    const uint32_t all = slip_described(right, 0);
     slip_begin();
 #pragma unroll
     for (int k = 0; k < K; k += 16) {
-        const uint64_t b = slip_described(right + (k / 64 * N * 64 + k % 64), 0);
+        const uint64_t b = slip_further(all, k / 64 * N * 64 + k % 64);
 #pragma unroll
         for (int m = 0; m < BANDS; m++) {
-            const uint64_t a = slip_described(left + ((k / 64 * ROWS + (group + m) * 64) * 64
-                                                      + k % 64), 0);
+            const uint64_t a = slip_further(own, (k / 64 * ROWS + m * 64) * 64 + k % 64);
             if (k == 0) slip_group<N>::first(sum.value[m], a, b);
             else slip_group<N>::laid(sum.value[m], a, b);
         }
@@ -150,10 +158,11 @@ SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P
         }
     }
     slip_settle(sum);
+    const uint32_t all = slip_described(right, K * 128);
     slip_begin();
 #pragma unroll
     for (int k = 0; k < K; k += 16) {
-        const uint64_t b = slip_described(right + k * 64, K * 128);
+        const uint64_t b = slip_further(all, k * 64);
 #pragma unroll
         for (int m = 0; m < BANDS; m++) slip_group<N>::held(sum.value[m], a[m][k / 16], b);
     }

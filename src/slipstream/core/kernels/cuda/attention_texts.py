@@ -189,21 +189,15 @@ _OWN = r"""
     SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch, key_head);
 """
 # How a block asks for the keys and values of a step.
-_BRING = r"""    auto bring_keys = [&](int step) {
+_BRING = r"""    auto bring = [&](int step) {
         const int at = step * COLUMNS;
-        slip_bring<COLUMNS, WIDTH>(keys + step % STAGES * COLUMNS * LINE(WIDTH),
+        const int turn = step % STAGES;
+        slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
                                    own_keys + at * walk.key.row, walk.key.row, all - at,
                                    OWN_WIDTH, fits);
-    };
-    auto bring_values = [&](int step) {
-        const int at = step * COLUMNS;
-        slip_bring<COLUMNS, DEPTH>(values + step % STAGES * COLUMNS * LINE(DEPTH),
+        slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
                                    own_values + at * walk.value.row, walk.value.row,
                                    all - at, OWN_DEPTH, fits);
-    };
-    auto bring = [&](int step) {
-        bring_keys(step);
-        bring_values(step);
     };
 """
 
@@ -221,42 +215,6 @@ _STEP = r"""
         slip_publish();
         __syncthreads();
 #endif
-"""
-
-# The matrix units add up a step's values while the weights of the next one are made.
-_AHEAD = r"""
-#if AHEAD
-    slip_finish_copies();
-    slip_publish();
-    __syncthreads();
-    if (steps > 1) bring_keys(1);
-    bring_values(0);
-    slip_tile<COLUMNS> weights, next;
-    slip_products<COLUMNS, WIDTH>(weights, queries, keys);
-    soften(weights, 0);
-    for (int step = 0; step + 1 < steps; step++) {
-        slip_finish_copies();
-        slip_publish();
-        __syncthreads();
-        if (step + 2 < steps) bring_keys(step + 2);
-        bring_values(step + 1);
-        slip_begin_products<COLUMNS, WIDTH>(next, queries,
-                                            keys + (step + 1) % 2 * COLUMNS * LINE(WIDTH));
-        slip_begin_weighted<DEPTH, COLUMNS>(sum, weights,
-                                            values + step % 2 * COLUMNS * LINE(DEPTH));
-        slip_wait<1>();
-        slip_settle(next);
-        soften(next, (step + 1) * COLUMNS);
-        slip_wait<0>();
-        slip_settle(sum);
-        lessen();
-        weights = next;
-    }
-    slip_finish_copies();
-    slip_publish();
-    __syncthreads();
-    slip_weighted<DEPTH, COLUMNS>(sum, weights,
-                                  values + (steps - 1) % 2 * COLUMNS * LINE(DEPTH), staged);
 """
 
 FORWARD = r"""
@@ -278,8 +236,7 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
     SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
     SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
 """ + _BRING + r"""    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
-    bring_keys(0);
-    if (!AHEAD) bring_values(0);
+    bring(0);
     slip_tile<DEPTH> sum;
     slip_clear(sum);
     const wide_t scale = slip_factor(walk);
@@ -289,16 +246,16 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
         largest[r] = -INFINITY;
         total[r] = 0;
     }
-    wide_t factor[OWN];
-    bool changed = false;
-    // Products become weights; the sum so far is of weights that are too large by the factors.
-    auto soften = [&](slip_tile<COLUMNS>& weights, int column) {
+    for (int step = 0; step < steps; step++) {
+""" + _STEP + r"""
+        const int turn = step % STAGES, column = step * COLUMNS;
+        slip_tile<COLUMNS> weights;
+        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
-        wide_t lead[OWN], shift[OWN];
-        bool far = false;
-        changed = false;
+        wide_t factor[OWN], lead[OWN], shift[OWN];
+        bool changed = false, far = false;
 #pragma unroll
         for (int r = 0; r < OWN; r++) {
             wide_t found = weights.at(r, 0);
@@ -333,13 +290,6 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
             }
             total[r] = total[r] * factor[r] + more;
         }
-#if DROPOUT
-        slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
-                         seed, base);
-        slip_keep_positive(weights);
-#endif
-    };
-    auto lessen = [&]() {
         if (__any_sync(0xffffffffu, changed)) {
 #pragma unroll
             for (int r = 0; r < OWN; r++) {
@@ -347,19 +297,13 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
                 for (int c = 0; c < slip_tile<DEPTH>::COUNT; c++) sum.at(r, c) *= factor[r];
             }
         }
-    };
-""" + _AHEAD + r"""
-#else
-    for (int step = 0; step < steps; step++) {
-""" + _STEP + r"""
-        const int turn = step % STAGES;
-        slip_tile<COLUMNS> weights;
-        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
-        soften(weights, step * COLUMNS);
-        lessen();
+#if DROPOUT
+        slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
+                         seed, base);
+        slip_keep_positive(weights);
+#endif
         slip_weighted<DEPTH, COLUMNS>(sum, weights, values + turn * COLUMNS * LINE(DEPTH), staged);
     }
-#endif
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
         total[r] = slip_row_sum(total[r]);
