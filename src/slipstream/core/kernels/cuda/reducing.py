@@ -9,18 +9,15 @@ ticket: the last one joins all parts in order and goes on from there.
 from __future__ import annotations
 
 from slipstream.core.kernels.cuda import access
-from slipstream.core.kernels.cuda.access import FLAT, REPEAT, STEP, VECTOR
-from slipstream.core.kernels.cuda.parts import PartWriter
+from slipstream.core.kernels.cuda.batches import BatchWriter
 from slipstream.core.kernels.cuda.stages import EACH, PLACES
 from slipstream.core.kernels.cuda.turns import Turn
 from slipstream.core.launch.cuda.launches import ROWS
 
 
-class ReduceWriter(PartWriter):
+class ReduceWriter(BatchWriter):
     """Writes the kernel of a plan; the subclasses know where rows and columns lie."""
 
-    # What follows a pointer's name where it points to the thread's row or column.
-    suffix = ""
     fusion = ROWS
 
     # ---- what the subclasses print ----
@@ -31,18 +28,6 @@ class ReduceWriter(PartWriter):
 
     def declare_line_input(self, value: int) -> None:
         """Load an input that is one value a row."""
-        raise NotImplementedError
-
-    def open_batches(self) -> int:
-        """Open the loop over batches of vectors; how many blocks were opened."""
-        raise NotImplementedError
-
-    def open_vectors(self) -> int:
-        """Open the loop over the vectors of a batch; how many blocks were opened."""
-        raise NotImplementedError
-
-    def place_of(self, operand: int) -> str:
-        """Where the vector of an operand lies, seen from its row."""
         raise NotImplementedError
 
     def add_line_step(self, value: int) -> None:
@@ -131,23 +116,6 @@ class ReduceWriter(PartWriter):
                 self.leave_joined(value)
         self.lines.close()
 
-    def fits_checks(self) -> str:
-        """Whether all operands that are accessed in whole vectors are aligned for it."""
-        formula, plan = self.formula, self.plan
-        checks = [f"slip_aligned<{formula.stored(place)}>({name}, "
-                  f"{formula.dtypes[place].itemsize * plan.vector})"
-                  for place, name in enumerate(formula.pointers)
-                  if plan.kinds[place] in (FLAT, VECTOR) and plan.vector > 1]
-        return " && ".join(checks) or "true"
-
-    def whole(self) -> str:
-        """The condition of a whole access; long loops are better copied than tested inside."""
-        return "fits" if self.plan.again else "slip_opaque(fits)"
-
-    def vector_type(self, place: int) -> str:
-        """The type of a vector of an operand."""
-        return f"slip_vector<{self.formula.stored(place)}, {self.plan.vector}>"
-
     def line_inputs(self) -> None:
         """Load the inputs that are one value a row."""
         used = set(self.line_values)
@@ -195,7 +163,7 @@ class ReduceWriter(PartWriter):
             opened = batches = self.open_batches()
             self.read_batch([value for value in inputs if self.is_batched(value)])
             opened += self.open_vectors()
-            self._reads([value for value in inputs if not self.is_batched(value)])
+            self.read_each([value for value in inputs if not self.is_batched(value)])
             self._elements(stage, values)
             if leaving:
                 lines.close(opened - batches)
@@ -212,163 +180,12 @@ class ReduceWriter(PartWriter):
             else:
                 self.finish_fold(value)
 
-    def passes(self) -> list[bool]:
-        """The loops of a stage, and whether all batches of each are full.
-
-        What full batches leave over is one more batch, each vector of which is checked.
-        """
-        return [True, False] if self.plan.again and not self.plan.exact else [self.plan.exact]
-
-    def open_walk(self, first: str, step: str) -> None:
-        """Open one of those loops over batches: from ``first`` on, neighbours ``step`` apart."""
-        lines, batch = self.lines, self.plan.batch
-        turn = f"first += {step} * {batch}"
-        if self.plan.exact:
-            lines.loop(f"for ({self.count_type()} first = {first}; first < end; {turn})",
-                       "#pragma unroll 1")
-        elif self.checks:
-            lines.open("if (first < end)")
-        else:
-            lines.add(f"{self.count_type()} first = {first};")
-            lines.loop(f"for (; first + {step} * {batch - 1} < end; {turn})", "#pragma unroll 1")
-
-    def count_type(self) -> str:
-        """The type that counts the vectors of a row or the elements down a column."""
-        return "int64_t" if self.plan.wide else "int"
-
-    def _reads(self, values: list[int]) -> None:
-        """The vectors of inputs that are not kept."""
-        for value in values:
-            if value in self.inputs_kept():
-                continue
-            place = self.formula.outputs + value
-            self.lines.add(f"const {self.vector_type(place)} {self.formula.pointers[place]}_held = "
-                           f"{self.read(place)};")
-
-    def read_batch(self, values: list[int]) -> None:
-        """Ask for the vectors of inputs for a whole batch."""
-        if not values:
-            return
-        lines, formula = self.lines, self.formula
-        places = [formula.outputs + value for value in values]
-        for place in places:
-            lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held"
-                      f"[{self.plan.batch}];")
-        opened = self.open_vectors()
-        for value, place in zip(values, places, strict=True):
-            read = self.read_shelf(place) if value in self.shelf else self.read(place)
-            lines.add(f"{self.held_name(value)} = {read};")
-        lines.close(opened)
-
-    def read_shelf(self, place: int) -> str:
-        """The vector of an operand in shared memory."""
-        formula, vector = self.formula, self.plan.vector
-        return (f"slip_read<{formula.stored(place)}, {vector}>("
-                f"{formula.pointers[place]}_shelf + at * {vector}, {vector}, true)")
-
-    def fill_shelf(self, values: list[int], asked: str) -> None:
-        """Have the vectors of the row that comes next put where this row's were, if ``asked``.
-
-        A thread reads what it put there, and nobody else does.
-        """
-        formula, vector = self.formula, self.plan.vector
-        for value in values:
-            place = formula.outputs + value
-            name, kind = formula.pointers[place], self.plan.kinds[place]
-            shelf = f"{name}_shelf + at * {vector}"
-            if kind in (FLAT, VECTOR):
-                self.lines.add(f"if ({asked}) slip_copy_ahead<{formula.stored(place)}, {vector}>("
-                               f"{shelf}, {name}_next + {self.place_of(place)}, fits);")
-            else:
-                read = self.read(place, "_next")
-                self.lines.add(f"if ({asked}) slip_write({shelf}, {read}, {vector}, true);")
-
-    def passes(self) -> list[bool]:
-        """The loops of a stage, and whether all batches of each are full.
-
-        What full batches leave over is one more batch, each vector of which is checked.
-        """
-        return [True, False] if self.plan.again and not self.plan.exact else [self.plan.exact]
-
-    def open_walk(self, first: str, step: str) -> None:
-        """Open one of those loops over batches: from ``first`` on, neighbours ``step`` apart."""
-        lines, batch = self.lines, self.plan.batch
-        turn = f"first += {step} * {batch}"
-        if self.plan.exact:
-            lines.loop(f"for ({self.count_type()} first = {first}; first < end; {turn})",
-                       "#pragma unroll 1")
-        elif self.checks:
-            lines.open("if (first < end)")
-        else:
-            lines.add(f"{self.count_type()} first = {first};")
-            lines.loop(f"for (; first + {step} * {batch - 1} < end; {turn})", "#pragma unroll 1")
-
-    def count_type(self) -> str:
-        """The type that counts the vectors of a row or the elements down a column."""
-        return "int64_t" if self.plan.wide else "int"
-
-    def _reads(self, values: list[int]) -> None:
-        """The vectors of inputs that are not kept."""
-        for value in values:
-            if value in self.inputs_kept():
-                continue
-            place = self.formula.outputs + value
-            self.lines.add(f"const {self.vector_type(place)} {self.formula.pointers[place]}_held = "
-                           f"{self.read(place)};")
-
-    def read_batch(self, values: list[int]) -> None:
-        """Ask for the vectors of inputs for a whole batch."""
-        if not values:
-            return
-        lines, formula = self.lines, self.formula
-        places = [formula.outputs + value for value in values]
-        for place in places:
-            lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held"
-                      f"[{self.plan.batch}];")
-        opened = self.open_vectors()
-        for value, place in zip(values, places, strict=True):
-            read = self.read_shelf(place) if value in self.shelf else self.read(place)
-            lines.add(f"{self.held_name(value)} = {read};")
-        lines.close(opened)
-
-    def read_shelf(self, place: int) -> str:
-        """The vector of an operand in shared memory."""
-        formula, vector = self.formula, self.plan.vector
-        return (f"slip_read<{formula.stored(place)}, {vector}>("
-                f"{formula.pointers[place]}_shelf + at * {vector}, {vector}, true)")
-
     def keep_on_shelf(self, values: list[int]) -> None:
         """Put vectors where later stages find them; every thread reads what it wrote."""
         for value in values:
             name, vector = self.formula.pointers[self.formula.outputs + value], self.plan.vector
             self.lines.add(f"slip_write({name}_shelf + at * {vector}, "
                            f"{self.held_name(value)}, {vector}, true);")
-
-    def read(self, place: int, suffix: str = "") -> str:
-        """The vector of an operand in memory, from the thread's row or another pointer on."""
-        formula, plan = self.formula, self.plan
-        types = f"{formula.stored(place)}, {plan.vector}"
-        where = f"{formula.pointers[place]}{suffix or self.suffix} + {self.place_of(place)}"
-        kind = plan.kinds[place]
-        if kind in (FLAT, VECTOR):
-            return f"slip_read<{types}>({where}, {plan.vector}, {self.whole()})"
-        if kind == REPEAT:
-            return f"slip_repeat<{types}>({where}, {plan.vector})"
-        assert kind == STEP
-        return f"slip_gather<{types}>({where}, {plan.vector}, {self.step_of(place)})"
-
-    def step_of(self, place: int) -> str:
-        """The word of an operand's step along its vectors."""
-        raise NotImplementedError
-
-    def write(self, place: int) -> str:
-        """The line that writes the vector of an output."""
-        formula, plan = self.formula, self.plan
-        name = formula.pointers[place]
-        where = f"{name}{self.suffix} + {self.place_of(place)}"
-        if plan.kinds[place] in (FLAT, VECTOR):
-            return f"slip_write({where}, {name}_held, {plan.vector}, {self.whole()});"
-        return f"slip_scatter({where}, {name}_held, {plan.vector}, {self.step_of(place)});"
 
     def _elements(self, stage: int, values: list[int]) -> None:
         formula, lines, stages = self.formula, self.lines, self.stages

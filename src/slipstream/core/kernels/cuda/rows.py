@@ -122,7 +122,7 @@ class RowWriter(ReduceWriter):
         else:
             lines.add(f"const int64_t own = (int64_t){group} * blockDim.y + threadIdx.y;",
                       "const bool mine = own < tail.rows;",
-                      f"const int64_t row = mine ? own : 0;",
+                      "const int64_t row = mine ? own : 0;",
                       f"const {kind} begin = 0, end = mine ? ({kind})tail.vectors : 0;")
         self._add_pointers()
         lines.add(f"const bool fits = {self.fits_checks()};")
