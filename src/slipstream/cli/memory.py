@@ -13,8 +13,8 @@ from slipstream.cli.run import run_to_end, without_folder
 from slipstream.core.api.memory import (
     HolderRow,
     MemoryReport,
-    hole_text,
     holders_table,
+    hole_text,
     memory_report,
     record_memory,
     rows_of,

@@ -246,7 +246,7 @@ def sentence(recording: Recording, found: Diagnosis) -> str:
     most = "at most about" if found.bound in ("copy", "data") else "about"
     steps = steps_of(recording)
     whole, rest = (f"{ns / 1000 / steps:,.0f}" for ns in (found.span, left))
-    what = "a step" if steps > 1 else "it"
+    what = "a step" if steps > 1 else "all of it"
     return (f"{text}; then it would be {most} {found.gain:.1f} times as fast ({what} {rest} µs "
             f"instead of {whole})")
 

@@ -143,8 +143,9 @@ def budget_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     yield (f"budget      {budget.host:.1f} µs of the host and {budget.device:.1f} µs of the card "
            "an op, without waits, copies, data and plans")
     yield f"  {budget.words()}"
+    whole = "a step" if recording.of("step") else "in all"
     for name, step, gain in budget.outcomes():
-        yield f"  {name:<18}{step:>14,.1f} µs a step, {gain}"
+        yield f"  {name:<18}{step:>14,.1f} µs {whole}, {gain}"
 
 
 def waits_part(recording: Recording, found: Diagnosis) -> Iterator[str]:

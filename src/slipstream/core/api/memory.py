@@ -196,8 +196,8 @@ def _device_text(memory: DeviceMemory) -> str:
 
 def hole_text(nbytes: int) -> str:
     """The largest hole, and what that is."""
-    return (f"largest hole {size(nbytes)} (the longest stretch of it that is free in one piece: "
-            "a block of more needs memory that is not reserved yet)")
+    return (f"largest hole {size(nbytes)} (the largest free block as it stands; for more, fresh "
+            "memory is cut or asked for)")
 
 
 def holders_table(title: str, holders: list[HolderRow], whole: int) -> str:

@@ -38,7 +38,7 @@ class Collector:
         """(address, bytes that hold records) of each filled buffer; `free` each of them."""
         found: list[tuple[int, int]] = []
         if cython.compiled:
-            head: cython.pointer(slip_filled) = slip_take()
+            head: cython.pointer[slip_filled] = slip_take()
             while head != cython.NULL:
                 found.append((slip_data(head), slip_valid(head)))
                 head = slip_after(head)
