@@ -15,101 +15,19 @@ import pytest
 from catalogue import host
 
 import slipstream as ss
+from gpu.families.attention_cases import (
+    HALVES,
+    NEAR,
+    Case,
+    assert_near,
+    attention,
+    cuda,
+    mask_of,
+    numbers,
+    reference,
+)
 from slipstream.core.catalog.table import ops
-from slipstream.core.kernels.cuda import attention as tiles
 from slipstream.core.kernels.cuda.prelude import PRELUDE
-
-attention = ss.nn.functional.scaled_dot_product_attention
-NEAR = {ss.float64: 1e-13, ss.float32: 4e-6, ss.float16: 2e-3, ss.bfloat16: 1.5e-2}
-HALVES = (ss.bfloat16, ss.float16)
-
-
-def numbers(seed: int, shape: Any, dtype: Any) -> np.ndarray:
-    """Normal numbers as a dtype has them, in double precision."""
-    return host(ss.tensor(np.random.RandomState(seed).randn(*shape)).to(dtype)).astype(np.float64)
-
-
-def cuda(array: np.ndarray, dtype: Any) -> Any:
-    """The array on the device."""
-    return ss.tensor(array).to(dtype).to("cuda")
-
-
-def weights_of(q: np.ndarray, k: np.ndarray, mask: Any, scale: float) -> np.ndarray:
-    """softmax(q @ k^T * scale + mask); a row without any key has none."""
-    scores = q @ np.swapaxes(k, -1, -2) * scale
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
-    largest = scores.max(-1, keepdims=True)
-    grown = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
-    total = grown.sum(-1, keepdims=True)
-    return grown / np.where(total == 0, 1, total)
-
-
-def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray, mask: Any = None,
-              kept: Any = 1.0, scale: float | None = None) -> list[np.ndarray]:
-    """The result, and the gradients by queries, keys and values; ``kept``: factors by dropout."""
-    group = q.shape[-3] // k.shape[-3]
-    keys, values = np.repeat(k, group, -3), np.repeat(v, group, -3)
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    weights = weights_of(q, keys, mask, scale)
-    slope = g @ np.swapaxes(values, -1, -2) * kept
-    slope = weights * (slope - (weights * slope).sum(-1, keepdims=True)) * scale
-    by_head = [np.swapaxes(slope, -1, -2) @ q, np.swapaxes(weights * kept, -1, -2) @ g]
-    return [weights * kept @ values, slope @ keys,
-            *[each.reshape(*k.shape[:-2], group, *each.shape[-2:]).sum(-3) for each in by_head]]
-
-
-def assert_near(found: Any, wanted: np.ndarray, dtype: Any) -> None:
-    """Within what a dtype's weights and slopes are rounded by: a slope is a difference of numbers
-
-    near 1, also where it is 0.
-    """
-    assert found.dtype is dtype
-    assert tuple(found.shape) == wanted.shape
-    largest = max(float(np.abs(wanted).max()), 1.0)
-    worst = float(np.abs(host(found).astype(np.float64) - wanted).max())
-    assert worst <= NEAR[dtype] * largest
-
-
-class Case:
-    """One call: sizes (batch, heads, heads of keys, queries, keys, widths), and what is asked."""
-
-    def __init__(self, sizes: tuple[int, ...], dtype: Any, **facts: Any) -> None:
-        batch, heads, key_heads, rows, keys, width, depth = sizes
-        self.dtype = dtype
-        self.facts = {"enable_gqa": heads != key_heads, **facts}
-        self.arrays = [numbers(seed, (batch, each, length, wide), dtype)
-                       for seed, (each, length, wide) in enumerate((
-                           (heads, rows, width), (key_heads, keys, width),
-                           (key_heads, keys, depth), (heads, rows, depth)))]
-
-    def operands(self) -> list[Any]:
-        """Queries, keys and values that want gradients."""
-        return [cuda(each, self.dtype).requires_grad_() for each in self.arrays[:3]]
-
-    def check(self, mask: Any = None, kept: Any = 1.0, operands: Any = None) -> Any:
-        """Compare the result and its gradients; the result."""
-        operands = operands or self.operands()
-        given = None if mask is None else ss.tensor(mask).to("cuda")
-        out = attention(*operands, given, **self.facts)
-        out.backward(cuda(self.arrays[3], self.dtype))
-        if self.facts.get("is_causal"):
-            mask = np.tril(np.ones((out.shape[-2], self.arrays[1].shape[-2]), bool))
-        wanted = reference(*self.arrays, mask, kept, self.facts.get("scale"))
-        for found, each in zip((out, *[x.grad for x in operands]), wanted, strict=True):
-            assert_near(found, each, self.dtype)
-        return out
-
-
-def mask_of(kind: str, rows: int, keys: int) -> Any:
-    """A mask with a row that has no key."""
-    random = np.random.RandomState(7)
-    mask = random.rand(rows, keys) > 0.4
-    mask[1] = False
-    if kind == "bool":
-        return mask
-    return np.where(mask, random.randn(rows, keys), -np.inf).astype(np.float32)
-
 
 # -- results --------------------------------------------------------------------------------------
 SIZES = {
@@ -130,58 +48,6 @@ WAYS = [(ss.bfloat16, False), (ss.bfloat16, True), (ss.float32, False), (ss.floa
 @pytest.mark.parametrize("name", SIZES)
 def test_results_and_gradients(name: str, dtype: Any, causal: bool) -> None:
     Case(SIZES[name], dtype, is_causal=causal).check()
-
-
-# -- groups of warps (sm_90) ----------------------------------------------------------------------
-@pytest.fixture
-def groups(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Groups of warps have however few rows there are; asks whether they were used."""
-    def forget() -> None:
-        for op in (ops.attention, ops.attention_slopes):
-            op.plans.clear()
-
-    def used() -> bool:
-        (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
-                                                                      ops.attention_slopes)]
-        launches = forward.binding, *backward.kernel.launches
-        return all("#define GROUPED 1" in launch.code.source for launch in launches)
-
-    monkeypatch.setattr(tiles, "LEAST_GROUPED", 1)
-    forget()
-    yield used
-    forget()
-
-
-GROUP_SIZES = {
-    "whole": (1, 1, 1, 128, 192, 64, 64), "ragged": (2, 2, 2, 70, 90, 64, 64),
-    "groups": (1, 4, 2, 33, 130, 50, 64), "wide": (1, 2, 1, 140, 100, 128, 128),
-    "odd": (1, 1, 1, 65, 97, 119, 128), "one query": (1, 1, 1, 1, 75, 64, 64),
-}
-
-
-@pytest.mark.parametrize("facts", [{}, {"is_causal": True}, {"scale": 8.0}],
-                         ids=["plain", "causal", "far from zero"])
-@pytest.mark.parametrize("dtype", HALVES, ids=lambda each: each.name)
-@pytest.mark.parametrize("name", GROUP_SIZES)
-def test_groups_of_warps(name: str, dtype: Any, facts: Any, groups: Any) -> None:
-    Case(GROUP_SIZES[name], dtype, **facts).check()
-    assert groups()
-
-
-@pytest.mark.parametrize("keys", [88, 91])
-def test_groups_of_warps_drop_the_same_forward_and_backward(keys: int, groups: Any) -> None:
-    case = Case((1, 4, 2, 70, keys, 64, 64), ss.bfloat16, dropout_p=0.3)
-    ss.manual_seed(11)
-    drawn = ops.bernoulli_mask.call((ss.empty(1, 4, 70, keys, device="cuda"), 0.7), None)
-    ss.manual_seed(11)
-    case.check(kept=host(drawn) / 0.7)
-    assert groups()
-
-
-def test_groups_of_warps_are_of_one_architecture_alone(groups: Any, restart: Any) -> None:
-    restart(model="A100")
-    Case(GROUP_SIZES["whole"], ss.bfloat16).check()
-    assert not groups()
 
 
 @pytest.mark.parametrize("dtype", NEAR, ids=lambda each: each.name)

@@ -12,8 +12,9 @@ from math import prod
 from typing import Any
 
 from slipstream.core.kernels.cuda import elements
+from slipstream.core.kernels.cuda.attention_common import COMMON
 from slipstream.core.kernels.cuda.attention_groups import ALIGNED, BLOCK, group_tiles
-from slipstream.core.kernels.cuda.attention_texts import COMMON, FORWARD, KEYS, QUERIES
+from slipstream.core.kernels.cuda.attention_texts import FORWARD, KEYS, QUERIES
 from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF, HALF_TILES, WHOLE_TILES
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
 from slipstream.core.kernels.cuda.random import STREAM
@@ -223,8 +224,9 @@ class Attention:
             "STAGES": tiling.stages, "APART": int(apart), "BESIDE": tiling.beside,
             "MASKED": ", const mask_t* mask" if kind else "",
             "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
-            "HALF": int(self.half), "GROUPED": int(tiling.grouped), "RESIDENT": tiling.resident,
-            "ROWS": tiling.height, "SUMS": self.sums(tiling), "FOLDED": int(kind < 2 and self.foldable),
+            "HALF": int(self.half), "GROUPED": int(tiling.grouped),
+            "RESIDENT": tiling.resident, "ROWS": tiling.height, "SUMS": self.sums(tiling),
+            "FOLDED": int(kind < 2 and self.foldable),
             "LOG2": "log2" if double else "log2f", "LARGER": "fmax" if double else "fmaxf"}
         if not self.half:
             facts["EXP2"] = "exp2" if double else "exp2f"

@@ -94,9 +94,9 @@ SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P
 _REAL = r"""
 // What was written to shared memory before is seen by the matrix units after the next barrier.
 SLIP_DEVICE void slip_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// A tile's place for the matrix units: its address, how far blocks of 64 columns and groups of eight
-// lines are apart, in 16 bytes each, and which of the layouts it has.  The first word alone depends
-// on the place, and grows with it.
+// A tile's place for the matrix units: its address, how far blocks of 64 columns and groups of
+// eight lines are apart, in 16 bytes each, and which of the layouts it has.  The first word alone
+// depends on the place, and grows with it.
 template <class P> SLIP_DEVICE uint32_t slip_described(P tile, int blocks_apart) {
     return (slip_shared_address(tile) & 0x3ffff) >> 4 | (uint32_t)(blocks_apart >> 4) << 16;
 }
@@ -200,13 +200,13 @@ def _instruction(name: str, columns: int, kind: str) -> str:
     else:
         left, right, turned, taken, inputs = (f"%{count}", f"%{count + 1}", "0, 0", "uint64_t a",
                                               '"l"(a)')
-    sign = "=" if name == "first" else "+"
+    sign, adds = ("=", "ne") if name == "first" else ("+", "eq")
     outputs = ",\n              ".join(
         ", ".join(f'"{sign}f"(d[{n}][{e}])' for e in range(4)) for n in range(columns // 8))
     return (f"    static __device__ __forceinline__ void {name}(float (&d)[{columns // 8}][4],"
             f" {taken}, uint64_t b) {{\n"
-            f'        asm volatile("{{\\n.reg .pred add;\\nsetp.{"ne" if sign == "=" else "eq"}.b32 "\n'
-            f'            "add, 0, 0;\\nwgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "\n'
+            f'        asm volatile("{{\\n.reg .pred add;\\nsetp.{adds}.b32 add, 0, 0;\\n"\n'
+            f'            "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "\n'
             f'            "{{{sums}}}, {left}, {right}, add, 1, 1, {turned};\\n}}"\n'
             f"            : {outputs}\n"
             f'            : {inputs}, "l"(b));\n    }}\n')

@@ -33,8 +33,8 @@ template <int LENGTH, class P, class Q>
 SLIP_DEVICE float slip_dot(P x, Q tile, int row, int width, bool fits) {
     float sum = 0;
     auto add = [&](const slip_vector<item_t, 8>& a, int f) {
-        const slip_vector<item_t, 8> b = slip_read<item_t, 8>(tile + slip_tile_at<ROWS, LENGTH>(row, f), 8,
-                                                              true);
+        const slip_vector<item_t, 8> b = slip_read<item_t, 8>(
+            tile + slip_tile_at<ROWS, LENGTH>(row, f), 8, true);
 #pragma unroll
         for (int e = 0; e < 8; e++) sum = FUSED(WIDEN(a.get(e)), WIDEN(b.get(e)), sum);
     };

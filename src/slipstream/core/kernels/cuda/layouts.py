@@ -38,7 +38,7 @@ KEPT_BYTES = 256
 KEPT_BYTES_LARGE = 128
 KEPT_VECTORS = 8
 # How many values a thread computes in unrolled code, about: more take long to compile.
-UNROLLED = 320
+UNROLLED = 640
 # Rows are spread over more threads while there are fewer in all than this; while there are more
 # than this many threads, the same ones take several short rows at once.
 BUSY_THREADS = 65536
@@ -60,8 +60,8 @@ LARGEST_KEPT = 216 << 10
 # bytes of each block at least; how far a thread walks down columns.
 BLOCKS = 4224
 # The same where a kernel reads once only: each block pays for its start, its joining and its ticket
-# while it asks for nothing, and this many are two rounds of 132 processors that hold four.
-SINGLE_BLOCKS = 1056
+# while it asks for nothing, and this many are one round of 132 processors that hold four.
+SINGLE_BLOCKS = 528
 MANY_ROWS = 2112
 CHUNK_BYTES = 32768
 WALK = 8
