@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Sums of products by tiles: what matrix products and convolutions have in common.
 
 out[row, column] = the sum over k of left(row, k) * right(k, column).  A block makes a tile of the
@@ -10,9 +11,10 @@ sizes and dtypes only.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from slipstream.core.kernels.cuda.walks import THREADS, address, blocks, launch
 from slipstream.core.launch.cuda.launches import (
@@ -21,8 +23,8 @@ from slipstream.core.launch.cuda.launches import (
     KernelCode,
     Launch,
     LaunchKernel,
-    make_launch,
 )
+from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.vocab.records import Kernel, Plan
 
 # Blocks below which a long sum is cut, the least steps of a part, and the most parts.
@@ -62,8 +64,7 @@ DEEPEST = 64
 KEPT = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Rows, columns, steps of the sums, and how many such products."""
 
     rows: int
@@ -362,8 +363,11 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     elements = sizes.rows * sizes.columns * sizes.batches
     if not elements:
         return LaunchKernel(name)
-    first = make_launch(code_of(product, tile, parts > 1), device, (sizes.tiles(tile), parts),
-                        THREADS, tail=tail, numbers=numbers if parts == 1 else ())
+    code = code_of(product, tile, parts > 1)
+    # As `make_launch` makes it; products are bound for every new size.
+    first = Launch(code, modules.function(device, code), (
+        (sizes.tiles(tile), parts, 1), (THREADS, 1, 1), 0), numbers if parts == 1 else (),
+        struct.pack(f"<{len(tail)}q", *tail))
     if parts == 1:
         plan.binding = first
         return LaunchKernel(name)
