@@ -13,5 +13,4 @@ cdef class Binder:
     cdef tuple _results(
         self, object recipe, list inputs, tuple domain, list strides, bint contiguous)
 
-cdef bint descend(list strides, Py_ssize_t first) except -1
 cdef tuple reduced_layout(tuple domain, tuple reduced, bint keepdim)

@@ -9,7 +9,7 @@ import cython
 from slipstream.core.dispatch.op import Op
 from slipstream.core.dispatch.signature import STATIC, STATIC_NUMBER
 from slipstream.core.shapes.specs import SpecTable, specs
-from slipstream.core.shapes.strides import output_strides_of_pointwise
+from slipstream.core.shapes.strides import is_in_order, output_strides_of_pointwise
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import KERNEL, Plan, Spec, TensorBase
 
@@ -83,7 +83,8 @@ class Binder:
         spec: Spec
         place: cython.Py_ssize_t
         lines: tuple = recipe.lines
-        dense: cython.bint = contiguous or descend(strides, len(lines))
+        # Repeated dims or not: what lies in row-major order gives results that do.
+        dense: cython.bint = contiguous or is_in_order(strides[len(lines):])
         for place in range(len(lines)):
             dtype = recipe.results[place]
             if lines[place]:
@@ -137,28 +138,6 @@ def plain_sizes(size: Any) -> Any:
         if type(each) is not int or each < 0:
             return None
     return size
-
-
-def descend(strides: list[Any], first: Any) -> Any:
-    """Whether every operand from ``first`` on is walked in row-major order, some dims repeated.
-
-    A pointwise result then lies in that order, as `output_strides_of_pointwise` would find.
-    """
-    place: cython.Py_ssize_t
-    dim: cython.Py_ssize_t
-    last: cython.longlong
-    step: cython.longlong
-    for place in range(first, len(strides)):
-        steps: tuple = strides[place]
-        last = 0
-        for dim in range(len(steps) - 1, -1, -1):
-            step = steps[dim]
-            if step == 0:
-                continue
-            if step <= last:
-                return False
-            last = step
-    return True
 
 
 def reduced_layout(domain: Any, reduced: Any, keepdim: Any) -> Any:

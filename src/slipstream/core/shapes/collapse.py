@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slipstream.core.shapes.strides import Ints, order_of_dims
+from slipstream.core.shapes.strides import Ints, is_in_order, order_of_dims
 
 
 def collapse(
@@ -21,19 +21,27 @@ def collapse(
     if 0 in shape:
         return (0,), ((1,),) * len(operands)
     dims = [dim for dim, size in enumerate(shape) if size != 1]
-    if sort:
+    if sort and len(dims) > 1 and not is_in_order(operands):
         ranked = order_of_dims(shape, operands)
         dims = [dim for dim in reversed(ranked) if shape[dim] != 1]
     sizes: list[int] = []
-    columns: list[Ints] = []
+    columns: list[list[int]] = []
     for dim in dims:
-        steps = tuple(strides[dim] for strides in operands)
+        steps = [strides[dim] for strides in operands]
         size = shape[dim]
-        if columns and columns[-1] == tuple(size * step for step in steps):
+        if columns and _follows(columns[-1], size, steps):
             sizes[-1] *= size
             columns[-1] = steps
         else:
             sizes.append(size)
             columns.append(steps)
-    return tuple(sizes), tuple(
-        tuple(column[number] for column in columns) for number in range(len(operands)))
+    return tuple(sizes), tuple([
+        tuple([column[number] for column in columns]) for number in range(len(operands))])
+
+
+def _follows(outer: list[int], size: int, inner: list[int]) -> bool:
+    """Whether every operand walks two dims with one step; ``size``: of the inner one."""
+    for place in range(len(outer)):
+        if outer[place] != size * inner[place]:
+            return False
+    return True
