@@ -221,7 +221,7 @@ def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
     if recipe.op.entry.stores:
         guard(plan, recipe.op.entry.stores, call.values, recipe.results[0])
     if flags:
-        plan.rule = recipe.rules[flags] = rule_for(recipe.op, flags, call)
+        plan.rule = recipe.rules[flags] = rule_for(recipe.op, flags, call.values)
     return plan
 
 

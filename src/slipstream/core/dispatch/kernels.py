@@ -67,7 +67,7 @@ class KernelBuilder:
         if op.entry.stores:
             guard(plan, op.entry.stores, values, outs[0].dtype)
         if flags:
-            plan.rule = rule_for(op, flags, call)
+            plan.rule = rule_for(op, flags, values)
         if key is not None:
             if sized is None:
                 sized = op.recipes[key] = candidate.sizes(plan, call)

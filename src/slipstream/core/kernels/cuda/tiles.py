@@ -12,7 +12,6 @@ sizes and dtypes only.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -36,8 +35,7 @@ SHARED_STEPS = 512
 SHARED_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """Rows and columns of a tile, and of it those of a thread; 256 threads.
 
     ``depth``: steps of a slab; ``groups``: of threads, each of which makes the whole tile from its
@@ -246,8 +244,7 @@ _STORE_PART = """parts[((int64_t)blockIdx.y * walk.batches + batch) * walk.rows 
 SIZES = "int64_t rows, columns, depth, batches, part, parts;"
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """The text of a product.
 
     ``head`` names types and ``slip_walk``.  ``out``, ``sides`` and ``extra`` declare pointers: the
