@@ -7,7 +7,7 @@ so does the order of every reduction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import cython
 
@@ -77,29 +77,32 @@ COLUMN_BYTES = 32
 MOST_COLUMNS = 8
 
 
-class Space(NamedTuple):
+class Space:
     """A domain cut into rows: dims that stay and dims that are reduced, collapsed.
 
-    ``outer_steps`` and ``inner_steps`` have a tuple for each operand, outputs first.
+    ``outer_steps`` and ``inner_steps`` have a tuple for each operand, outputs first; there are
+    ``rows`` rows of ``length`` elements.
     """
 
     outer: Ints
     inner: Ints
     outer_steps: tuple[Ints, ...]
     inner_steps: tuple[Ints, ...]
+    rows: int
+    length: int
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return access.count_of(self.outer)
+    def __init__(self, outer: Ints, inner: Ints, outer_steps: tuple[Ints, ...],
+                 inner_steps: tuple[Ints, ...]) -> None:
+        self.outer = outer
+        self.inner = inner
+        self.outer_steps = outer_steps
+        self.inner_steps = inner_steps
+        self.rows = access.count_of(outer)
+        # Of no rows the length may be any number.
+        self.length = access.count_of(inner) if self.rows else 0
 
-    @property
-    def length(self) -> int:
-        """How many elements a row has."""
-        return access.count_of(self.inner)
 
-
-class Cut(NamedTuple):
+class Cut:
     """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row.
 
     ``shared``: bytes of dynamic shared memory.
@@ -110,7 +113,31 @@ class Cut(NamedTuple):
     block: tuple[int, int]
     blocks: int
     chunks: int
-    shared: int = 0
+    shared: int
+
+    def __init__(self, plan: ReducePlan, words: Words, block: tuple[int, int], blocks: int,
+                 chunks: int, shared: int = 0) -> None:
+        self.plan = plan
+        self.words = words
+        self.block = block
+        self.blocks = blocks
+        self.chunks = chunks
+        self.shared = shared
+
+
+# Plans by their fields: a launch of other sizes mostly has one that is known.
+plans: dict[tuple[Any, ...], ReducePlan] = {}
+MOST_PLANS = 4096
+
+
+def plan_of(*fields: Any) -> ReducePlan:
+    """The plan of these fields."""
+    found = plans.get(fields)
+    if found is None:
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        found = plans[fields] = ReducePlan(*fields)
+    return found
 
 
 class Reduction:
@@ -190,14 +217,14 @@ def _part(reduction: Reduction, domain: Ints, dims: Sequence[int], strides: Sequ
 def goes_down(reduction: Reduction, space: Space) -> bool:
     """Whether neighbours in memory belong to different rows: then a column kernel runs."""
     near: cython.longlong
-    outer, inner, outer_steps, inner_steps = space
+    outer, inner = space.outer, space.inner
     if not outer or 0 in inner:
         return False
     for place in reduction.full:
-        steps = inner_steps[place]
+        steps = space.inner_steps[place]
         if place < reduction.outputs or (inner and not any(steps)):
             continue
-        near = abs(outer_steps[place][-1])
+        near = abs(space.outer_steps[place][-1])
         return near > 0 and (not inner or abs(steps[-1]) > near)
     return False
 
@@ -227,7 +254,7 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
     least = 2 if cut.block[0] < MOST_THREADS else 1
-    return cut._replace(plan=plan._replace(shelf=True, least=least), words=words, shared=end)
+    return Cut(plan._replace(shelf=True, least=least), words, cut.block, cut.blocks, cut.chunks, end)
 
 
 # ---- rows ----
@@ -256,9 +283,9 @@ def _blocks(count: int, each: int) -> int:
 def _row_kinds(reduction: Reduction, space: Space) -> list[str]:
     kinds: list = []
     place: cython.Py_ssize_t
-    _, inner, _, inner_steps = space
+    inner = space.inner
     for place in range(len(reduction.levels)):
-        steps = inner_steps[place]
+        steps = space.inner_steps[place]
         if reduction.levels[place] != EACH or not any(steps):
             # A full output has one element where all rows have.
             full_output = reduction.levels[place] == EACH and place < reduction.outputs
@@ -272,7 +299,6 @@ def _row_kinds(reduction: Reduction, space: Space) -> list[str]:
 
 def _row_vector(reduction: Reduction, space: Space, kinds: Sequence[str], length: int) -> int:
     """Elements of a vector: no vector crosses the end of a row or of its innermost dim."""
-    _, inner, outer_steps, inner_steps = space
     whole = [place for place in range(len(kinds)) if kinds[place] in (FLAT, VECTOR)]
     if not whole:
         return 1
@@ -280,11 +306,11 @@ def _row_vector(reduction: Reduction, space: Space, kinds: Sequence[str], length
         [reduction.itemsizes[place] for place in reduction.full if kinds[place] != ONCE])
     vector = _power_of_two(length, vector)
     if VECTOR in kinds or REPEAT in kinds or STEP in kinds:
-        vector = _power_of_two(inner[-1], vector)
+        vector = _power_of_two(space.inner[-1], vector)
     for place in whole:
-        for step in outer_steps[place]:
+        for step in space.outer_steps[place]:
             vector = _power_of_two(step, vector)
-        for step in inner_steps[place][:-1]:
+        for step in space.inner_steps[place][:-1]:
             vector = _power_of_two(step, vector)
     return vector
 
@@ -383,7 +409,7 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     exact = (rows * length >= LONG_ROW and vectors > 0 == vectors % (batch * lanes)
              and rows % (several * turns) == 0 and (keep == 0 or vectors == batch * lanes))
     threads: cython.longlong = _block_class(lanes)
-    plan = ReducePlan(
+    plan = plan_of(
         False, tuple(kinds), tuple(shared), vector, batch, *facts, threads, _wide(space),
         keep == 0, (lanes if lanes <= WARP else threads) // WARP, turns, exact)
     return [Cut(plan, words, (lanes, several), _blocks(rows, several * turns), 1)]
@@ -392,15 +418,15 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
 def _row_words(reduction: Reduction, space: Space, vectors: int, taken: bool) -> Words:
     """The words of a row kernel's tail; ``taken``: coordinates inside a row are."""
     words: dict = {"rows": [space.rows], "vectors": [vectors], "span": [vectors], "chunks": [1]}
-    outer, inner, outer_steps, inner_steps = space
-    if len(outer) > 1:
-        words.update(access.space_words(outer, "row"))
+    if len(space.outer) > 1:
+        words.update(access.space_words(space.outer, "row"))
     if taken:
-        words.update(access.space_words(inner, "at"))
+        words.update(access.space_words(space.inner, "at"))
+    place: cython.Py_ssize_t
     for place in range(len(reduction.steps)):
-        steps = [*outer_steps[place]] if outer else [0]
+        steps = list(space.outer_steps[place]) if space.outer else [0]
         if taken:
-            steps += inner_steps[place]
+            steps += space.inner_steps[place]
         words[reduction.steps[place]] = steps
     return words
 
@@ -453,7 +479,8 @@ def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
     """A launch for each stage that reduces, and one for full outputs."""
     stages = reduction.stages
     count = stages.last + 1 if stages.full_outputs else max(stages.last, 1)
-    return [cut._replace(plan=cut.plan._replace(stage=stage)) for stage in range(count)]
+    return [Cut(cut.plan._replace(stage=stage), cut.words, cut.block, cut.blocks, cut.chunks,
+                cut.shared) for stage in range(count)]
 
 
 # ---- columns ----
@@ -461,17 +488,17 @@ def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
 
 def _column_vector(reduction: Reduction, space: Space) -> int:
     """Columns of a thread."""
-    outer, _, outer_steps, inner_steps = space
+    outer_steps = space.outer_steps
     whole = [place for place in range(len(outer_steps)) if outer_steps[place][-1] == 1]
     vector: cython.longlong = min(
         access.elements_of([reduction.itemsizes[place] for place in whole]),
         MOST_COLUMNS, max(COLUMN_BYTES // reduction.fold_bytes, 1))
-    vector = _power_of_two(outer[-1], vector)
+    vector = _power_of_two(space.outer[-1], vector)
     for place in whole:
         for step in outer_steps[place][:-1]:
             vector = _power_of_two(step, vector)
         if reduction.levels[place] == EACH:
-            for step in inner_steps[place]:
+            for step in space.inner_steps[place]:
                 vector = _power_of_two(step, vector)
     return vector
 
@@ -507,26 +534,29 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
         chunks = _blocks(length, span)
         words["span"], words["chunks"] = [span], [chunks]
     exact = length % (high * batch) == 0 == span % (high * batch)
-    plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
-                      max(len(space.inner), 1), BLOCK, _wide(space), again=True, exact=exact,
-                      least=_least(reduction, max(bytes_read, 1), vector, batch, True))
+    plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
+                   max(len(space.inner), 1), BLOCK, _wide(space), True, 0, 1, exact, -1,
+                   _least(reduction, max(bytes_read, 1), vector, batch, True))
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
 
 
 def _column_words(reduction: Reduction, space: Space, tiles: int) -> Words:
     """The words of a column kernel's tail, while nothing is split."""
-    outer, inner, outer_steps, inner_steps = space
+    outer, inner = space.outer, space.inner
     batches = outer[:-1]
     length = space.length
     words: dict = {"rows": [access.count_of(batches)], "columns": [outer[-1]], "tiles": [tiles],
                    "length": [length], "span": [length], "chunks": [1]}
-    words.update(access.space_words(batches, "row"))
-    words.update(access.space_words(inner, "at"))
+    if len(batches) > 1:
+        words.update(access.space_words(batches, "row"))
+    if len(inner) > 1:
+        words.update(access.space_words(inner, "at"))
+    place: cython.Py_ssize_t
     for place in range(len(reduction.steps)):
-        steps = [*outer_steps[place]]
+        steps = list(space.outer_steps[place])
         if inner and reduction.levels[place] == EACH:
-            steps += inner_steps[place]
+            steps += space.inner_steps[place]
         else:
             steps += [0] * max(len(inner), 1)
         words[reduction.steps[place]] = steps

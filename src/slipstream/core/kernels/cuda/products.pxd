@@ -1,5 +1,18 @@
 from slipstream.core.vocab.records cimport Backend, OpBase, Plan, Spec
 
+cdef class Factor:
+    cdef public tuple batch
+    cdef public object first, second
+
+cdef class Geometry:
+    cdef public tuple batch
+    cdef public object rows, depth, columns
+    cdef public Factor left, right, out, added
+    cpdef list words(self)
+
+cdef Geometry _matrices(Spec out, Spec left, Spec right, bint turned, Spec added)
+cdef tuple _reach(Geometry found)
+
 cdef class ProductSizes:
     cdef public OpBase op
     cdef public object recipe

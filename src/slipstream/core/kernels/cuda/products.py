@@ -1,4 +1,3 @@
-# cython: annotation_typing=False
 """Matrix products on the device by our own kernels: any dtype, any strides, batched.
 
 Exact: float32 is multiplied as float32, narrow floats are summed in float32 and rounded once.
@@ -8,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import cython
 
@@ -32,6 +31,8 @@ from slipstream.core.vocab.settings import settings
 # The most products of numbers, and elements of both operands, of a float32 product that is ours.
 SMALL_PRODUCTS = 1 << 24
 SMALL_ELEMENTS = 1 << 18
+# Bytes of the elements that matrix instructions take.
+HALF_BYTES = 2
 
 _WALK = f"""
 struct slip_walk {{
@@ -117,15 +118,25 @@ _GELU = """const wide_t cube = (wide_t)0.044715 * sum * sum * sum;
             const wide_t result = (wide_t)0.5 * sum * (1 + TANH(inner));"""
 
 
-class Factor(NamedTuple):
+# One matrix is a batch of one, through which no operand moves.
+ALONE: Ints = (1,)
+NOWHERE: Ints = (0,)
+
+
+class Factor:
     """Strides of one operand: over the batch dims, and over its two dims of the product."""
 
     batch: Ints
     first: int
     second: int
 
+    def __init__(self, batch: Ints, first: int, second: int) -> None:
+        self.batch = batch
+        self.first = first
+        self.second = second
 
-class Geometry(NamedTuple):
+
+class Geometry:
     """Batch dims, rows, steps and columns, and how the operands lie."""
 
     batch: Ints
@@ -136,6 +147,11 @@ class Geometry(NamedTuple):
     right: Factor
     out: Factor
     added: Factor
+
+    def __init__(self, sizes: tuple[Ints, int, int, int],
+                 factors: tuple[Factor, Factor, Factor, Factor]) -> None:
+        self.batch, self.rows, self.depth, self.columns = sizes
+        self.left, self.right, self.out, self.added = factors
 
     def folded(self) -> Geometry:
         """The same with as few batch dims as can be; rows of batches that share the right side
@@ -159,10 +175,10 @@ class Geometry(NamedTuple):
 
     def _with(self, batch: Ints, walks: list[Ints], rows: int, steps: Ints) -> Geometry:
         left, right, out, added = walks
-        return Geometry(
-            batch, rows, self.depth, self.columns, Factor(left, steps[0], self.left.second),
+        return Geometry((batch, rows, self.depth, self.columns), (
+            Factor(left, steps[0], self.left.second),
             Factor(right, self.right.first, self.right.second),
-            Factor(out, steps[1], self.out.second), Factor(added, steps[2], self.added.second))
+            Factor(out, steps[1], self.out.second), Factor(added, steps[2], self.added.second)))
 
     def words(self) -> list[int]:
         """The tail after the sizes."""
@@ -192,24 +208,24 @@ def geometry(out: Any, left: Any, right: Any, turned: bool = False,
     along = broadcast_strides(lead, () if column else right.strides[:-2], batch)
     own = broadcast_strides(left.shape[:-2] if not vector else (),
                             left.strides[:-2] if not vector else (), batch)
-    return Geometry(
-        batch, rows, left.shape[-1], columns,
+    return Geometry((batch, rows, left.shape[-1], columns), (
         Factor(own, 0 if vector else left.strides[-2], left.strides[-1]),
         Factor(along, *right_steps), _result(out.strides, len(batch), vector, column),
         _result((0,) * out.ndim if added is None else broadcast_strides(
-            added.shape, added.strides, out.shape), len(batch), vector, column)).folded()
+            added.shape, added.strides, out.shape), len(batch), vector, column))).folded()
 
 
-def _matrices(out: Any, left: Any, right: Any, turned: bool, added: Any) -> Geometry:
+def _matrices(out: Spec, left: Spec, right: Spec, turned: bool, added: Spec | None) -> Geometry:
     """The same for two matrices, which have no batch dims to fold, and a row that is added."""
+    rows, depth = left.shape
     first, second = right.strides
     columns = right.shape[1]
     if turned:
         first, second, columns = second, first, right.shape[0]
     step = 0 if added is None or added.shape[0] != columns else added.strides[0]
-    return Geometry((1,), left.shape[0], left.shape[1], columns, Factor((0,), *left.strides),
-                    Factor((0,), first, second), Factor((0,), *out.strides),
-                    Factor((0,), 0, step))
+    return Geometry((ALONE, rows, depth, columns), (
+        Factor(NOWHERE, left.strides[0], left.strides[1]), Factor(NOWHERE, first, second),
+        Factor(NOWHERE, out.strides[0], out.strides[1]), Factor(NOWHERE, 0, step)))
 
 
 def _result(strides: Ints, lead: int, vector: bool, column: bool) -> Factor:
@@ -221,10 +237,11 @@ def _result(strides: Ints, lead: int, vector: bool, column: bool) -> Factor:
 
 def _reach(found: Geometry) -> tuple[bool, bool]:
     """Whether positions fit 32 bits, and how far the elements of a tile lie apart too."""
+    left, right = found.left, found.right
     largest = max(found.rows, found.columns, found.depth) * 2
     count = max(largest, found.rows * found.columns * prod(found.batch))
-    reach = max(found.rows * abs(found.left.first) + DEEPEST * abs(found.left.second),
-                found.columns * abs(found.right.second) + DEEPEST * abs(found.right.first))
+    reach = max(found.rows * abs(left.first) + DEEPEST * abs(left.second),
+                found.columns * abs(right.second) + DEEPEST * abs(right.first))
     return count < NARROW, reach < NARROW
 
 
@@ -258,12 +275,15 @@ def _product(text: tuple[tuple[str, str], ...], dtype: Any, *facts: Any) -> Prod
 def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
             numbers: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a product; ``text``: what differs from the plain one."""
-    product = _product(text, plan.out_spec.dtype, *_reach(found), len(found.batch),
-                       found.left.second == 1 or found.left.first != 1,
-                       found.right.second != 1 and found.right.first == 1)
+    left, right = found.left, found.right
+    out: Spec = plan.out_spec
+    product = _product(text, out.dtype, *_reach(found), len(found.batch),
+                       left.second == 1 or left.first != 1, right.second != 1 and right.first == 1)
     sizes = Sizes(found.rows, found.columns, found.depth, prod(found.batch))
-    sides = (found.left.second, found.left.first), (found.right.first, found.right.second)
-    made = maker_of(sizes, plan.out_spec, sides, (*found.left.batch, *found.right.batch))
+    made = None
+    if out.itemsize == HALF_BYTES:
+        made = maker_of(sizes, out, ((left.second, left.first), (right.first, right.second)),
+                        (*left.batch, *right.batch))
     return (made or tiled)(plan, product, sizes, found.words(), numbers)
 
 
