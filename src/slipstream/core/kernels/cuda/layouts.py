@@ -101,6 +101,10 @@ class Space:
         # Of no rows the length may be any number.
         self.length = access.count_of(inner) if self.rows else 0
 
+    def __repr__(self) -> str:
+        return (f"Space(outer={self.outer}, inner={self.inner}, outer_steps={self.outer_steps}, "
+                f"inner_steps={self.inner_steps})")
+
 
 class Cut:
     """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row.

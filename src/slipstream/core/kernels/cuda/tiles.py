@@ -62,13 +62,19 @@ DEEPEST = 64
 KEPT = 256
 
 
-class Sizes(NamedTuple):
+class Sizes:
     """Rows, columns, steps of the sums, and how many such products."""
 
     rows: int
     columns: int
     depth: int
-    batches: int = 1
+    batches: int
+
+    def __init__(self, rows: int, columns: int, depth: int, batches: int = 1) -> None:
+        self.rows = rows
+        self.columns = columns
+        self.depth = depth
+        self.batches = batches
 
     def tiles(self, tile: Tile) -> int:
         """How many tiles the results have."""
