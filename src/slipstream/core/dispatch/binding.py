@@ -84,7 +84,8 @@ class Binder:
         place: cython.Py_ssize_t
         lines: tuple = recipe.lines
         # Repeated dims or not: what lies in row-major order gives results that do.
-        dense: cython.bint = contiguous or is_in_order(strides[len(lines):])
+        dense: cython.bint = (
+            contiguous or recipe.dense or is_in_order(strides[len(lines):]))
         for place in range(len(lines)):
             dtype = recipe.results[place]
             if lines[place]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from slipstream.core.dispatch.binding import binder
 from slipstream.core.dispatch.calls import Call
-from slipstream.core.dispatch.entry import POINTWISE
+from slipstream.core.dispatch.entry import POINTWISE, contiguous_layout
 from slipstream.core.dispatch.gradients import parameters_of, rule_for
 from slipstream.core.dispatch.numbers import guard
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
@@ -57,6 +57,8 @@ class Recipe:
     single: bool = False
     reduced: tuple[int, ...] = ()
     keepdims: tuple[bool, ...] = ()
+    # Whether results are contiguous whatever the operands' strides.
+    dense: bool = False
 
 
 class FormulaBuilder:
@@ -113,6 +115,7 @@ def make_recipe(call: Call, device: Any) -> Recipe:
         considered, backend_of(device), device, _is_short(call, traced),
         lines_of(traced.program), pointwise=op.entry.kind == POINTWISE, single=traced.single,
         reduced=tuple(traced.reduced_dims), keepdims=tuple(traced.keepdims),
+        dense=op.entry.layout is contiguous_layout,
     )
 
 
@@ -145,7 +148,8 @@ def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
 def _is_short(call: Call, traced: Traced) -> bool:
     """Plain calls whose operands, or plain sizes, alone decide the results' geometry."""
     entry, tensors = call.op.entry, call.tensors()
-    if call.form != PLAIN or entry.layout is not None or entry.stores or entry.check_sizes:
+    if call.form != PLAIN or entry.stores or entry.check_sizes or (
+            entry.layout not in (None, contiguous_layout)):
         return False
     if not tensors:
         return call.op.unkeyed >= 0
