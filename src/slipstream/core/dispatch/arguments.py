@@ -139,10 +139,7 @@ def _is_int(value: Any) -> bool:
 def _is_ints(value: Any) -> bool:
     if not isinstance(value, (tuple, list)):
         return _is_int(value)
-    for each in value:
-        if type(each) is not int and not _is_int(each):
-            return False
-    return True
+    return not [each for each in value if type(each) is not int and not _is_int(each)]
 
 
 def _is_tensors(value: Any) -> bool:
@@ -183,5 +180,5 @@ def _fits(parameter: Parameter, value: Any) -> bool:
 def ints(value: Any) -> tuple[int, ...]:
     """An int or a sequence of ints as a tuple of Python ints."""
     if isinstance(value, (tuple, list)):
-        return tuple(int(each) for each in value)
+        return tuple([int(each) for each in value])
     return (int(value),)

@@ -29,7 +29,7 @@ def collapse(
     for dim in dims:
         steps = [strides[dim] for strides in operands]
         size = shape[dim]
-        if columns and _follows(columns[-1], size, steps):
+        if columns and columns[-1] == [size * step for step in steps]:
             sizes[-1] *= size
             columns[-1] = steps
         else:
@@ -37,11 +37,3 @@ def collapse(
             columns.append(steps)
     return tuple(sizes), tuple([
         tuple([column[number] for column in columns]) for number in range(len(operands))])
-
-
-def _follows(outer: list[int], size: int, inner: list[int]) -> bool:
-    """Whether every operand walks two dims with one step; ``size``: of the inner one."""
-    for place in range(len(outer)):
-        if outer[place] != size * inner[place]:
-            return False
-    return True

@@ -17,6 +17,7 @@ cdef class Reduction:
 cdef long long _power_of_two(long long number, long long limit) except -1
 cdef long long _rounded_up(long long number)
 cdef long long _blocks(long long count, long long each)
+cdef str _near_kind(long long step)
 cdef list _row_kinds(Reduction reduction, Space space)
 cdef long long _row_vector(
     Reduction reduction, Space space, object kinds, long long length) except -1

@@ -258,7 +258,8 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
     least = 2 if cut.block[0] < MOST_THREADS else 1
-    return Cut(plan._replace(shelf=True, least=least), words, cut.block, cut.blocks, cut.chunks, end)
+    plan = plan._replace(shelf=True, least=least)
+    return Cut(plan, words, cut.block, cut.blocks, cut.chunks, end)
 
 
 # ---- rows ----
@@ -284,6 +285,13 @@ def _blocks(count: int, each: int) -> int:
     return (count + each - 1) // each
 
 
+def _near_kind(step: int) -> str:
+    """The kind of access along a dim with this step."""
+    if step == 1:
+        return VECTOR
+    return STEP if step else REPEAT
+
+
 def _row_kinds(reduction: Reduction, space: Space) -> list[str]:
     kinds: list = []
     place: cython.Py_ssize_t
@@ -294,10 +302,10 @@ def _row_kinds(reduction: Reduction, space: Space) -> list[str]:
             # A full output has one element where all rows have.
             full_output = reduction.levels[place] == EACH and place < reduction.outputs
             kinds.append(FLAT if full_output else ONCE)
-        elif access.is_flat(inner, steps):
+        elif steps == (1,) or access.is_flat(inner, steps):
             kinds.append(FLAT)
         else:
-            kinds.append({1: VECTOR, 0: REPEAT}.get(steps[-1], STEP))
+            kinds.append(_near_kind(steps[-1]))
     return kinds
 
 
@@ -516,7 +524,7 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     kinds: list = []
     place: cython.Py_ssize_t
     for place in range(len(reduction.levels)):
-        near = {1: VECTOR, 0: REPEAT}.get(space.outer_steps[place][-1], STEP)
+        near = _near_kind(space.outer_steps[place][-1])
         if reduction.levels[place] != EACH:
             near = STEP if near == REPEAT else near
         elif near != REPEAT and place >= reduction.outputs:

@@ -361,16 +361,17 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     tile = tile_of(sizes, itemsize)
     parts = parts_of(sizes, tile)
     # A part ends where a slab does.
-    part = blocks(blocks(sizes.depth, parts), tile.depth) * tile.depth
+    part = sizes.depth if parts == 1 else blocks(sizes.depth, parts)
+    part = -(-part // tile.depth) * tile.depth
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, part, parts, *geometry]
     elements = sizes.rows * sizes.columns * sizes.batches
     if not elements:
         return LaunchKernel(name)
     code = code_of(product, tile, parts > 1)
+    shape = ((sizes.tiles(tile), parts, 1), (THREADS, 1, 1), 0)
     # As `make_launch` makes it; products are bound for every new size.
-    first = Launch(code, modules.function(device, code), (
-        (sizes.tiles(tile), parts, 1), (THREADS, 1, 1), 0), numbers if parts == 1 else (),
-        struct.pack(f"<{len(tail)}q", *tail))
+    first = Launch(code, modules.function(device, code), shape, numbers if parts == 1 else (),
+                   struct.pack(f"<{len(tail)}q", *tail))
     if parts == 1:
         plan.binding = first
         return LaunchKernel(name)
