@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.catalog.checks import conj
-from slipstream.core.catalog.softmax import contiguous_layout
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
-from slipstream.core.dispatch.entry import COMPOSITE, Entry
+from slipstream.core.dispatch.entry import COMPOSITE, Entry, contiguous_layout
 from slipstream.core.vocab import dtypes
 
 # The eps of rms_norm where none is given: that of the type it is computed in.

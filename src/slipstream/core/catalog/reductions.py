@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Reductions: formulas over the dims that they reduce."""
 
 from __future__ import annotations

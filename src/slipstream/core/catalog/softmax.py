@@ -13,14 +13,8 @@ from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.reductions import restored, valid_dim
 from slipstream.core.catalog.table import define
 from slipstream.core.dispatch import promotion
-from slipstream.core.dispatch.entry import COMPOSITE, Entry
+from slipstream.core.dispatch.entry import COMPOSITE, Entry, contiguous_layout
 from slipstream.core.fuse.formula import where
-from slipstream.core.shapes.strides import contiguous_strides
-
-
-def contiguous_layout(call: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The result is contiguous whatever the operands' strides."""
-    return contiguous_strides(shape)
 
 
 def floats_only(call: Any) -> None:

@@ -71,6 +71,9 @@ def check_types(op: Any, values: Any) -> None:
         value = values[place]
         if value is parameter.default or (kinds[place] == TENSOR and isinstance(value, TensorBase)):
             continue
+        # What is plainly of the type, without more words.
+        if type(value) is _PLAIN.get(parameter.type):
+            continue
         if not _fits(parameter, value):
             raise TypeError(
                 f"{op.name}(): argument '{parameter.name}' must be {_wanted(parameter)}, "
@@ -124,14 +127,19 @@ def _wanted(parameter: Parameter) -> str:
     return names.get(parameter.type, parameter.type.rstrip("?"))
 
 
+_PLAIN: dict[str, type] = {"int": int, "int?": int, "bool": bool, "bool?": bool, "float": float,
+                           "str": str, "dtype": DType, "dtype?": DType, "device": Device,
+                           "device?": Device}
+
+
 def _is_int(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _is_ints(value: Any) -> bool:
-    if _is_int(value):
-        return True
-    return isinstance(value, (tuple, list)) and all(_is_int(each) for each in value)
+    if not isinstance(value, (tuple, list)):
+        return _is_int(value)
+    return not [each for each in value if type(each) is not int and not _is_int(each)]
 
 
 def _is_tensors(value: Any) -> bool:
@@ -172,5 +180,5 @@ def _fits(parameter: Parameter, value: Any) -> bool:
 def ints(value: Any) -> tuple[int, ...]:
     """An int or a sequence of ints as a tuple of Python ints."""
     if isinstance(value, (tuple, list)):
-        return tuple(int(each) for each in value)
+        return tuple([int(each) for each in value])
     return (int(value),)

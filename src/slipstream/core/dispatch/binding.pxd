@@ -10,3 +10,7 @@ cdef class Binder:
     cpdef Plan bind(self, object recipe, object values, int flags)
     cdef tuple _domain(self, list inputs)
     cdef tuple _strides(self, Spec spec, tuple domain)
+    cdef tuple _results(
+        self, object recipe, list inputs, tuple domain, list strides, bint contiguous)
+
+cdef tuple reduced_layout(tuple domain, tuple reduced, bint keepdim)

@@ -1,4 +1,4 @@
-"""Binding a known recipe to new sizes: the short way, for plain calls of pointwise formulas."""
+"""Binding a known recipe to new sizes: the short way, for plain calls of formulas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import cython
 from slipstream.core.dispatch.op import Op
 from slipstream.core.dispatch.signature import STATIC, STATIC_NUMBER
 from slipstream.core.shapes.specs import SpecTable, specs
-from slipstream.core.shapes.strides import output_strides_of_pointwise
+from slipstream.core.shapes.strides import is_in_order, output_strides_of_pointwise
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import KERNEL, Plan, Spec, TensorBase
 
@@ -48,39 +48,60 @@ class Binder:
     def bind(self, recipe: Any, values: Any, flags: cython.int) -> Plan | None:
         """The plan for these sizes, or None where the long way has to find out more."""
         inputs: list = [values[position] for position in recipe.operands]
-        domain: tuple | None = self._domain(inputs)
-        if domain is None:
+        domain: tuple | None
+        if inputs:
+            domain = self._domain(inputs)
+        else:
+            domain = plain_sizes(values[recipe.op.unkeyed])
+        if domain is None or (not domain and not recipe.pointwise):
             return None
         plan = Plan(recipe.op, recipe, KERNEL)
-        first: TensorBase = inputs[0]
-        dtype = recipe.results[0]
-        spec: Spec = first.spec
-        contiguous = True
-        strides: list = [None]
+        strides: list = [None] * len(recipe.results)
+        contiguous: cython.bint = True
         tensor: TensorBase
         for each in inputs:
             tensor = each
             contiguous = contiguous and tensor.spec.contiguous
             strides.append(self._strides(tensor.spec, domain))
-        if not contiguous:
-            geometry = [(each.spec.shape, each.spec.strides) for each in inputs]
-            steps = output_strides_of_pointwise(domain, geometry)
-            spec = specs.intern(spec.device, dtype, domain, steps)
-        elif spec.dtype is not dtype or spec.shape != domain:
-            spec = specs.contiguous(spec.device, dtype, domain)
-        plan.out_spec = spec
-        plan.out_specs = (spec,)
-        plan.outputs = 1
+        plan.out_specs = self._results(recipe, inputs, domain, strides, contiguous)
+        plan.out_spec = plan.out_specs[0]
+        plan.outputs = 1 if recipe.single else len(plan.out_specs)
         plan.operands = recipe.operands
         plan.numbers = recipe.numbers
         plan.backend = recipe.backend
         plan.kernel = recipe.kernel
         if recipe.backend.has_data:
-            strides[0] = spec.strides
-            plan.binding = recipe.kernel.bind(domain, (), strides)
+            plan.binding = recipe.kernel.bind(domain, recipe.reduced, strides)
         if flags:
             plan.rule = recipe.rules[flags]
         return plan
+
+    def _results(self, recipe: Any, inputs: list[Any], domain: tuple[int, ...],
+                 strides: list[Any], contiguous: bool) -> tuple[Any, ...]:
+        """The results' specs; their strides over the domain go to the first places."""
+        found: list = []
+        spec: Spec
+        place: cython.Py_ssize_t
+        lines: tuple = recipe.lines
+        # Repeated dims or not: what lies in row-major order gives results that do.
+        dense: cython.bint = (
+            contiguous or recipe.dense or is_in_order(strides[len(lines):]))
+        for place in range(len(lines)):
+            dtype = recipe.results[place]
+            if lines[place]:
+                shape, steps = reduced_layout(domain, recipe.reduced, recipe.keepdims[place])
+                spec = specs.intern(recipe.device, dtype, shape, steps[1])
+                strides[place] = steps[0]
+            else:
+                if dense:
+                    spec = specs.contiguous(recipe.device, dtype, domain)
+                else:
+                    geometry = [(each.spec.shape, each.spec.strides) for each in inputs]
+                    spec = specs.intern(recipe.device, dtype, domain,
+                                        output_strides_of_pointwise(domain, geometry))
+                strides[place] = spec.strides
+            found.append(spec)
+        return tuple(found)
 
     def _domain(self, inputs: list) -> tuple | None:
         """The broadcast shape; None where the shapes do not fit."""
@@ -108,6 +129,39 @@ class Binder:
             if spec.shape[place] == domain[place + extra]:
                 steps[place + extra] = spec.strides[place]
         return tuple(steps)
+
+
+def plain_sizes(size: Any) -> Any:
+    """Sizes that are a tuple of plain integers, or None."""
+    if type(size) is not tuple:
+        return None
+    for each in size:
+        if type(each) is not int or each < 0:
+            return None
+    return size
+
+
+def reduced_layout(domain: Any, reduced: Any, keepdim: Any) -> Any:
+    """The shape of what is reduced, and its strides over the domain and over its own dims."""
+    rank: cython.Py_ssize_t = len(domain)
+    over: list = [0] * rank
+    shape: list = []
+    own: list = []
+    step: object = 1
+    dim: cython.Py_ssize_t
+    for dim in range(rank - 1, -1, -1):
+        if dim in reduced:
+            if keepdim:
+                shape.append(1)
+                own.append(step)
+            continue
+        size = domain[dim]
+        over[dim] = step
+        shape.append(size)
+        own.append(step)
+        if size > 1:
+            step = step * size
+    return tuple(shape[::-1]), (tuple(over), tuple(own[::-1]))
 
 
 def broadcast_two(a: Any, b: Any) -> Any:

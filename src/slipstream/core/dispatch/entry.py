@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slipstream.core.dispatch.promotion import arithmetic
+from slipstream.core.shapes.strides import contiguous_strides
 from slipstream.core.vocab.autocast import DEVICE_TYPES
 
 POINTWISE = "pointwise"
@@ -23,6 +24,12 @@ CREATION = "creation"
 FORMULA_KINDS = (POINTWISE, REDUCTION, COMPOSITE)
 
 Function = Callable[..., Any]
+
+
+def contiguous_layout(call: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A layout: the result is contiguous whatever the operands' strides."""
+    return contiguous_strides(shape)
+
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from slipstream.core.dispatch.binding import binder
 from slipstream.core.dispatch.calls import Call
+from slipstream.core.dispatch.entry import POINTWISE, contiguous_layout
 from slipstream.core.dispatch.gradients import parameters_of, rule_for
 from slipstream.core.dispatch.numbers import guard
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
@@ -46,11 +47,18 @@ class Recipe:
     numbers: tuple[int, ...]
     considered: list[tuple[str, str]] = field(default_factory=list)
     backend: Backend | None = None
+    device: Any = None
     # Whether plain calls can be bound the short way, and the rules by what wants a gradient.
     short: bool = False
     # Which outputs have one value a row.
     lines: tuple[bool, ...] = ()
     rules: dict[int, Any] = field(default_factory=lambda: {0: None})
+    pointwise: bool = False
+    single: bool = False
+    reduced: tuple[int, ...] = ()
+    keepdims: tuple[bool, ...] = ()
+    # Whether results are contiguous whatever the operands' strides.
+    dense: bool = False
 
 
 class FormulaBuilder:
@@ -104,7 +112,10 @@ def make_recipe(call: Call, device: Any) -> Recipe:
         op, traced, tuple(outputs), kernel,
         tuple(names.index(name) for name in traced.operands),
         tuple(names.index(name) for name in traced.number_names),
-        considered, backend_of(device), _is_short(call, traced), lines_of(traced.program),
+        considered, backend_of(device), device, _is_short(call, traced),
+        lines_of(traced.program), pointwise=op.entry.kind == POINTWISE, single=traced.single,
+        reduced=tuple(traced.reduced_dims), keepdims=tuple(traced.keepdims),
+        dense=op.entry.layout is contiguous_layout,
     )
 
 
@@ -135,12 +146,15 @@ def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
 
 
 def _is_short(call: Call, traced: Traced) -> bool:
-    """Plain pointwise calls whose operands alone decide the result's geometry."""
-    entry = call.op.entry
-    hooked = (entry.shape is not None or entry.layout is not None or bool(entry.stores)
-              or entry.check_sizes is not None)
-    return (call.form == PLAIN and entry.kind == "pointwise" and traced.single and not hooked
-            and len(traced.operands) == len(call.tensors()) > 0)
+    """Plain calls whose operands, or plain sizes, alone decide the results' geometry."""
+    entry, tensors = call.op.entry, call.tensors()
+    if call.form != PLAIN or entry.stores or entry.check_sizes or (
+            entry.layout not in (None, contiguous_layout)):
+        return False
+    if not tensors:
+        return call.op.unkeyed >= 0
+    return (entry.shape is None and len(traced.operands) == len(tensors)
+            and (entry.kind == POINTWISE or any([tensor.spec.ndim for tensor in tensors])))
 
 
 def _check_cast(call: Call, result: DType) -> None:
@@ -211,7 +225,7 @@ def _bind(recipe: Recipe, call: Call, device: Any, flags: int) -> Plan:
     if recipe.op.entry.stores:
         guard(plan, recipe.op.entry.stores, call.values, recipe.results[0])
     if flags:
-        plan.rule = recipe.rules[flags] = rule_for(recipe.op, flags, call)
+        plan.rule = recipe.rules[flags] = rule_for(recipe.op, flags, call.values)
     return plan
 
 

@@ -15,6 +15,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import cython
+
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.op import PLAIN, Op
 from slipstream.core.dispatch.signature import NUMBER, TENSORS
@@ -239,26 +241,33 @@ def _calls_ops(op: Op, positions: tuple[int, ...]) -> bool:
     return op.entry.kind not in ("pointwise", "reduction", "composite")
 
 
-def rule_for(op: Op, flags: int, call: Any) -> Rule | None:
+def rule_for(op: Op, flags: int, values: Any) -> Rule | None:
     """The rule for the inputs that ``flags`` marks; None where none of them is differentiable."""
-    gradient, values = op.entry.gradient, call.values
-    positions = tuple([
-        place for place, name in enumerate(op.names)
-        if flags >> place & 1 and name in gradient and _differentiable(values[place])
-    ])
-    if not positions:
+    place: cython.Py_ssize_t
+    wanted: cython.longlong = flags
+    found: list = []
+    kinds: list = []
+    gradient = op.entry.gradient
+    for place in range(op.count):
+        value = values[place]
+        # A scalar number and a tensor in the same place save differently.
+        kinds.append(isinstance(value, TensorBase))
+        if wanted >> place & 1 and op.names[place] in gradient and _differentiable(value):
+            found.append(place)
+    if not found:
         return None
-    # A scalar number and a tensor in the same place save differently.
-    kinds = tuple([isinstance(value, TensorBase) for value in values])
-    rule = op.rules.get((positions, kinds))
+    positions = tuple(found)
+    key = (positions, tuple(kinds))
+    rule = op.rules.get(key)
     if rule is None:
-        rule = op.rules[positions, kinds] = FormulaRule(op, positions)
+        rule = op.rules[key] = FormulaRule(op, positions)
     return rule
 
 
 def _differentiable(value: Any) -> bool:
     if isinstance(value, TensorBase):
-        return value.spec.dtype.category >= 2
+        tensor: TensorBase = value
+        return tensor.spec.differentiable
     return value is not None
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from slipstream.core.dispatch.binding import binder
 from slipstream.core.dispatch.calls import Call
+from slipstream.core.dispatch.entry import LIBRARY
 from slipstream.core.dispatch.gradients import rule_for
 from slipstream.core.dispatch.numbers import guard
 from slipstream.core.dispatch.op import PLAIN, Op
@@ -38,6 +40,12 @@ class KernelBuilder:
     def plan(self, op: Op, state: ModeState, values: Any, target: Any, form: int,
              flags: int) -> Plan:
         """The plan of a call; raises the op's errors for operands that do not fit."""
+        key = _sized_key(op, state, values, form)
+        sized = None if key is None else op.recipes.get(key)
+        if sized is not None and flags in sized.rules:
+            plan = sized.bind(values, flags)
+            if plan is not None:
+                return plan
         call = Call(op, state, values, target, form)
         device = call.device()
         if op.entry.check is not None:
@@ -59,11 +67,29 @@ class KernelBuilder:
         if op.entry.stores:
             guard(plan, op.entry.stores, values, outs[0].dtype)
         if flags:
-            plan.rule = rule_for(op, flags, call)
+            plan.rule = rule_for(op, flags, values)
+        if key is not None:
+            if sized is None:
+                sized = op.recipes[key] = candidate.sizes(plan, call)
+            if sized is not None:
+                sized.rules[flags] = plan.rule
         return plan
 
 
 kernel_builder = KernelBuilder()
+
+
+def _sized_key(op: Op, state: ModeState, values: Any, form: int) -> Any:
+    """What plans of other sizes have in common, for plain calls of products."""
+    if form != PLAIN or op.entry.kind != LIBRARY or op.entry.check is not None:
+        return None
+    try:
+        key = binder.key(op, state, values, None, form)
+        hash(key)
+    except (TypeError, AttributeError):
+        # An argument of a wrong kind: the long way says which.
+        return None
+    return key
 
 
 def _spec(device: Device, result: Any) -> Spec:

@@ -20,11 +20,16 @@ KERNELS_OF = {"delay": "cpu", "meta": "cpu"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A kernel on offer: ``refuses(call)`` gives the reason why it cannot take a call, or ""."""
+    """A kernel on offer: ``refuses(call)`` gives the reason why it cannot take a call, or "".
+
+    ``sizes(plan, call)``: what binds a plan that it made to other sizes of the same dtypes and
+    ranks, or None.
+    """
 
     name: str
     make: Callable[..., Any]
     refuses: Callable[..., str] = lambda call: ""
+    sizes: Callable[..., Any] = lambda plan, call: None
 
 
 def device_type(device: Device) -> str:
@@ -60,10 +65,9 @@ def candidates_of(op: Any, kind: str) -> tuple[Candidate, ...]:
 def _named(kind: str, name: str) -> Candidate:
     family, _, function = name.partition(".")
     module = optional.load(f"core.kernels.{kind}.{family}")
-    refuses = getattr(module, f"{function}_refuses", None)
-    title = f"{kind} {family}.{function}"
-    make = getattr(module, function)
-    return Candidate(title, make) if refuses is None else Candidate(title, make, refuses)
+    more = {what: getattr(module, f"{function}_{what}") for what in ("refuses", "sizes")
+            if hasattr(module, f"{function}_{what}")}
+    return Candidate(f"{kind} {family}.{function}", getattr(module, function), **more)
 
 
 def registered_kernels(op: Any, call: Any, device: Device) -> tuple[Candidate | None, list[Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slipstream.core.dispatch.arguments import check_types
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.gradients import rule_for
 from slipstream.core.dispatch.op import PLAIN, Op
@@ -39,16 +40,19 @@ class ViewBuilder:
     def plan(self, op: Op, state: ModeState, values: Any, target: Any, form: int,
              flags: int) -> Plan:
         """The plan of a call; raises the op's errors for arguments that do not fit."""
-        call = Call(op, state, values, target, form)
+        check_types(op, values)
         if form != PLAIN:
-            raise call.error(RuntimeError, f"{op.name} has no in-place or out= form")
+            raise Call(op, state, values, target, form).error(
+                RuntimeError, f"{op.name} has no in-place or out= form")
         spec = values[0].spec
         if op.entry.check is not None:
-            op.entry.check(call)
+            op.entry.check(Call(op, state, values, target, form))
         try:
             found = op.entry.geometry(spec, *values[1:])
         except (RuntimeError, ValueError, IndexError, TypeError) as failure:
-            raise call.error(type(failure), str(failure)) from None
+            # The call is described only now: most views are made for new sizes without a word.
+            raise Call(op, state, values, target, form).error(
+                type(failure), str(failure)) from None
         if found is None:
             plan = Plan(op, None, COMPOUND)
             plan.binding = op.entry.otherwise
@@ -77,7 +81,7 @@ class ViewBuilder:
             plan.outputs = 1
             plan.offset = move
         if flags:
-            plan.rule = rule_for(op, flags, call)
+            plan.rule = rule_for(op, flags, values)
         return plan
 
 

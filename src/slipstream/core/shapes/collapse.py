@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slipstream.core.shapes.strides import Ints, order_of_dims
+from slipstream.core.shapes.strides import Ints, is_in_order, order_of_dims
 
 
 def collapse(
@@ -21,19 +21,19 @@ def collapse(
     if 0 in shape:
         return (0,), ((1,),) * len(operands)
     dims = [dim for dim, size in enumerate(shape) if size != 1]
-    if sort:
+    if sort and len(dims) > 1 and not is_in_order(operands):
         ranked = order_of_dims(shape, operands)
         dims = [dim for dim in reversed(ranked) if shape[dim] != 1]
     sizes: list[int] = []
-    columns: list[Ints] = []
+    columns: list[list[int]] = []
     for dim in dims:
-        steps = tuple(strides[dim] for strides in operands)
+        steps = [strides[dim] for strides in operands]
         size = shape[dim]
-        if columns and columns[-1] == tuple(size * step for step in steps):
+        if columns and columns[-1] == [size * step for step in steps]:
             sizes[-1] *= size
             columns[-1] = steps
         else:
             sizes.append(size)
             columns.append(steps)
-    return tuple(sizes), tuple(
-        tuple(column[number] for column in columns) for number in range(len(operands)))
+    return tuple(sizes), tuple([
+        tuple([column[number] for column in columns]) for number in range(len(operands))])

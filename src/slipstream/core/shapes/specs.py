@@ -12,6 +12,8 @@ from slipstream.core.vocab.records import Spec
 
 # Sizes beyond this many bytes cannot be addressed.
 LIMIT = 2**63 - 1
+# Fewer elements than these, without gaps, are counted in C.
+ORDINARY = 2**30
 
 
 class SpecTable:
@@ -64,6 +66,23 @@ def measure(
     shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
 ) -> tuple[int, bool]:
     """Number of elements, and whether they lie in row-major order without gaps."""
+    numel: cython.longlong = 1
+    size: cython.longlong
+    i: cython.Py_ssize_t
+    for i in range(len(shape) - 1, -1, -1):
+        if not 0 <= shape[i] < ORDINARY or (shape[i] != 1 and strides[i] != numel):
+            return measure_any(shape, strides, itemsize)
+        size = shape[i]
+        numel *= size
+        if numel >= ORDINARY:
+            return measure_any(shape, strides, itemsize)
+    return numel, True
+
+
+def measure_any(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> tuple[int, bool]:
+    """The same for any numbers; raises where there are too many bytes, or a size is negative."""
     numel = 1
     contiguous = True
     i = len(shape) - 1

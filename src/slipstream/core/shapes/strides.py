@@ -141,12 +141,32 @@ def element_range(shape: Sequence[int], strides: Sequence[int], offset: int = 0)
     return lowest, highest
 
 
+def is_in_order(operands: Sequence[Sequence[int]]) -> bool:
+    """Whether every operand's strides fall strictly from dim to dim, zeros left out.
+
+    No pair of dims then speaks against row-major order: nothing is left to sort.
+    """
+    for strides in operands:
+        last = 0
+        for dim in range(len(strides) - 1, -1, -1):
+            step = strides[dim]
+            if step == 0:
+                continue
+            if step <= last:
+                return False
+            last = step
+    return True
+
+
 def order_of_dims(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> list[int]:
     """Dims from innermost to outermost, as PyTorch's iterator orders them.
 
     ``operands`` are strides for the dims of ``shape``, with 0 where an operand is broadcast.
     The first operand that can tell decides; what none can tell keeps row-major order.
     """
+    if is_in_order(operands):
+        return list(range(len(shape) - 1, -1, -1))
+
     def compare(a: int, b: int) -> int:
         return _compare_dims(shape, operands, a, b)
 

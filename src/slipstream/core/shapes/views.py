@@ -127,16 +127,17 @@ def permute(shape: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -
     order = [normalize_dim(dim, len(shape)) for dim in dims]
     if len(set(order)) != len(order):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return tuple(shape[dim] for dim in order), tuple(strides[dim] for dim in order), 0
+    return tuple([shape[dim] for dim in order]), tuple([strides[dim] for dim in order]), 0
 
 
 def transpose(shape: Sequence[int], strides: Sequence[int], dim0: int, dim1: int) -> Geometry:
     """Dims ``dim0`` and ``dim1`` swapped."""
-    order = list(range(len(shape)))
     dim0, dim1 = normalize_dim(dim0, len(shape)), normalize_dim(dim1, len(shape))
-    if order:
-        order[dim0], order[dim1] = order[dim1], order[dim0]
-    return permute(shape, strides, order)
+    sizes, steps = list(shape), list(strides)
+    if sizes:
+        sizes[dim0], sizes[dim1] = sizes[dim1], sizes[dim0]
+        steps[dim0], steps[dim1] = steps[dim1], steps[dim0]
+    return tuple(sizes), tuple(steps), 0
 
 
 def squeeze(

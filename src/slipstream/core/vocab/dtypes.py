@@ -7,21 +7,25 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+CATEGORIES = ("bool", "int", "float", "complex")
+
 
 class DType:
     """An element type, named as PyTorch names it.
 
     Fields: ``name``; ``itemsize`` in bytes; ``numpy``, the NumPy dtype of the same layout;
     ``kind`` (``bool``, ``int``, ``float`` or ``complex``); ``compute``, the class its arithmetic
-    is done in; ``code``, its place in the list of dtypes.
+    is done in; ``code``, its place in the list of dtypes; ``category``, the
+    rank of its kind in promotion: bool 0, int 1, float 2, complex 3.
     """
 
-    __slots__ = ("code", "compute", "is_complex", "is_floating_point", "is_signed", "itemsize",
-                 "kind", "name", "numpy")
+    __slots__ = ("category", "code", "compute", "is_complex", "is_floating_point", "is_signed",
+                 "itemsize", "kind", "name", "numpy")
 
     def __init__(self, name: str, kind: str, compute: str, scalar: type | str) -> None:
         self.name = name
         self.kind = kind
+        self.category = CATEGORIES.index(kind)
         self.compute = compute
         self.numpy = np.dtype(scalar)
         self.itemsize = self.numpy.itemsize
@@ -39,11 +43,6 @@ class DType:
     def __reduce__(self) -> str:
         return "bool_" if self.name == "bool" else self.name
 
-    @property
-    def category(self) -> int:
-        """Rank of the kind in promotion: bool 0, int 1, float 2, complex 3."""
-        return CATEGORIES.index(self.kind)
-
     def to_real(self) -> DType:
         """The float dtype of a complex dtype's parts; any other dtype itself."""
         return {"complex64": float32, "complex128": float64}.get(self.name, self)
@@ -53,7 +52,6 @@ class DType:
         return complex128 if self.name in ("float64", "complex128") else complex64
 
 
-CATEGORIES = ("bool", "int", "float", "complex")
 ALL: list[DType] = []
 BY_NAME: dict[str, DType] = {}
 BY_NUMPY: dict[np.dtype, DType] = {}

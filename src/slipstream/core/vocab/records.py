@@ -25,6 +25,16 @@ COMPOUND = 2
 KINDS = {KERNEL: "launch", VIEW: "view", COMPOUND: "compound"}
 
 
+# (device, dtype, rank) -> the same, so that specs of one kind hold one object.
+kinds: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+
+def kind_of(device: Device, dtype: DType, rank: int) -> tuple[Any, ...]:
+    """What a recipe needs to know of an operand; equal ones are one object."""
+    key = (device, dtype, rank)
+    return kinds.setdefault(key, key)
+
+
 class Spec:
     """What a tensor looks like: device, dtype, shape, strides and what follows from them.
 
@@ -65,7 +75,7 @@ class Spec:
             self.extent = (last + 1) * dtype.itemsize
         self.contiguous = contiguous
         self.differentiable = dtype.is_floating_point or dtype.is_complex
-        self.kind = (device, dtype, len(shape))
+        self.kind = kind_of(device, dtype, len(shape))
 
     def __del__(self) -> None:
         # The table holds specs weakly: a spec leaves it in its own release.

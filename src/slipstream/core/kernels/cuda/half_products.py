@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Products of 16-bit floats by matrix instructions: tiles of both sides come into shared memory.
 
 A block makes a tile of the result.  Slabs of both sides are copied into shared memory some turns

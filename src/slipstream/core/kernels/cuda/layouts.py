@@ -1,4 +1,3 @@
-# cython: annotation_typing=False
 """From shapes and strides to the plan of a row or column kernel, its launches and its words.
 
 Everything here follows from shapes, strides and dtypes alone, never from addresses or the card:
@@ -8,7 +7,9 @@ so does the order of every reduction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
+
+import cython
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import (
@@ -20,8 +21,6 @@ from slipstream.core.kernels.cuda.access import (
     WIDEST,
     Ints,
     Words,
-    power_of_two,
-    rounded_up,
 )
 from slipstream.core.kernels.cuda.stages import EACH, PLACES, Stages
 from slipstream.core.kernels.cuda.turns import ReducePlan
@@ -87,29 +86,36 @@ COLUMN_BYTES = 64
 MOST_COLUMNS = 8
 
 
-class Space(NamedTuple):
+class Space:
     """A domain cut into rows: dims that stay and dims that are reduced, collapsed.
 
-    ``outer_steps`` and ``inner_steps`` have a tuple for each operand, outputs first.
+    ``outer_steps`` and ``inner_steps`` have a tuple for each operand, outputs first; there are
+    ``rows`` rows of ``length`` elements.
     """
 
     outer: Ints
     inner: Ints
     outer_steps: tuple[Ints, ...]
     inner_steps: tuple[Ints, ...]
+    rows: int
+    length: int
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return access.count_of(self.outer)
+    def __init__(self, outer: Ints, inner: Ints, outer_steps: tuple[Ints, ...],
+                 inner_steps: tuple[Ints, ...]) -> None:
+        self.outer = outer
+        self.inner = inner
+        self.outer_steps = outer_steps
+        self.inner_steps = inner_steps
+        self.rows = access.count_of(outer)
+        # Of no rows the length may be any number.
+        self.length = access.count_of(inner) if self.rows else 0
 
-    @property
-    def length(self) -> int:
-        """How many elements a row has."""
-        return access.count_of(self.inner)
+    def __repr__(self) -> str:
+        return (f"Space(outer={self.outer}, inner={self.inner}, outer_steps={self.outer_steps}, "
+                f"inner_steps={self.inner_steps})")
 
 
-class Cut(NamedTuple):
+class Cut:
     """A plan with what its launch needs: sizes of a block, blocks for rows, chunks of a row.
 
     ``shared``: bytes of dynamic shared memory.
@@ -120,11 +126,51 @@ class Cut(NamedTuple):
     block: tuple[int, int]
     blocks: int
     chunks: int
-    shared: int = 0
+    shared: int
+
+    def __init__(self, plan: ReducePlan, words: Words, block: tuple[int, int], blocks: int,
+                 chunks: int, shared: int = 0) -> None:
+        self.plan = plan
+        self.words = words
+        self.block = block
+        self.blocks = blocks
+        self.chunks = chunks
+        self.shared = shared
+
+
+# Plans by their fields: a launch of other sizes mostly has one that is known.
+plans: dict[tuple[Any, ...], ReducePlan] = {}
+MOST_PLANS = 4096
+
+
+def plan_of(*fields: Any) -> ReducePlan:
+    """The plan of these fields."""
+    found = plans.get(fields)
+    if found is None:
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        found = plans[fields] = ReducePlan(*fields)
+    return found
 
 
 class Reduction:
     """What the schedules must know of a program, whatever the shapes."""
+
+    stages: Stages
+    itemsizes: list[int]
+    levels: list[int]
+    outputs: int
+    places: bool
+    part_bytes: int
+    fold_bytes: int
+    kept_bytes: int
+    work: int
+    full: list[int]
+    itemsize: int
+    single: bool
+    steps: list[str]
+    row_inputs: bool
+    order: list[int]
 
     def __init__(self, formula: Formula) -> None:
         stages = formula.stages
@@ -146,41 +192,53 @@ class Reduction:
         # Whether operands are read once only, for one round of reductions.
         self.single = stages.last == 1 and not stages.full_outputs
         self.steps = [f"step{place}s" for place in range(len(self.levels))]
+        inputs = [place for place in self.full if place >= self.outputs]
+        first = [*inputs, *[place for place in self.full if place < self.outputs]]
+        # Whose strides decide the order of dims: the largest operands' first.
+        self.order = first + [place for place in range(len(self.levels)) if place not in first]
         self.row_inputs = min(stages.level[:len(formula.program.inputs)], default=EACH) < EACH
 
 
 def space_of(reduction: Reduction, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Space:
     """Cut a domain; the order of the dims that stay follows the largest operands."""
-    places = [*[place for place in reduction.full if place >= reduction.outputs],
-              *[place for place in reduction.full if place < reduction.outputs]]
-    places += [place for place in range(len(strides)) if place not in places]
     kept = [dim for dim in range(len(domain)) if dim not in reduced]
-
-    def part(dims: Sequence[int], sort: bool) -> tuple[Ints, tuple[Ints, ...]]:
-        if len(dims) == 1 and domain[dims[0]] > 1:
-            # The usual case, quickly: there is nothing to collapse.
-            return (domain[dims[0]],), tuple([(own[dims[0]],) for own in strides])
-        sizes = [domain[dim] for dim in dims]
-        steps = [[strides[place][dim] for dim in dims] for place in places]
-        found, columns = collapse(sizes, steps, sort=sort)
-        back = dict(zip(places, columns, strict=True))
-        return found, tuple([back[place] for place in range(len(strides))])
-
-    outer, outer_steps = part(kept, True)
-    inner, inner_steps = part(reduced, not reduction.stages.ordered)
+    outer, outer_steps = _part(reduction, domain, kept, strides, True)
+    inner, inner_steps = _part(reduction, domain, reduced, strides, not reduction.stages.ordered)
     return Space(outer, inner, outer_steps, inner_steps)
+
+
+def _part(reduction: Reduction, domain: Ints, dims: Sequence[int], strides: Sequence[Ints],
+          sort: bool) -> tuple[Ints, tuple[Ints, ...]]:
+    """Some dims of a domain, collapsed, and the operands' steps along them."""
+    if len(dims) == 1 and domain[dims[0]] > 1:
+        # The usual case, quickly: there is nothing to collapse.
+        dim = dims[0]
+        return (domain[dim],), tuple([(own[dim],) for own in strides])
+    if not dims:
+        return (), ((),) * len(strides)
+    order = reduction.order
+    sizes = [domain[dim] for dim in dims]
+    steps = [[strides[place][dim] for dim in dims] for place in order]
+    found, columns = collapse(sizes, steps, sort=sort)
+    back: list = [None] * len(order)
+    number: cython.Py_ssize_t
+    for number in range(len(order)):
+        back[order[number]] = columns[number]
+    return found, tuple(back)
 
 
 def goes_down(reduction: Reduction, space: Space) -> bool:
     """Whether neighbours in memory belong to different rows: then a column kernel runs."""
-    if not space.outer or space.length == 0:
+    near: cython.longlong
+    outer, inner = space.outer, space.inner
+    if not outer or 0 in inner:
         return False
     for place in reduction.full:
-        inner, outer = space.inner_steps[place], space.outer_steps[place]
-        if place < reduction.outputs or not (any(inner) or not space.inner):
+        steps = space.inner_steps[place]
+        if place < reduction.outputs or (inner and not any(steps)):
             continue
-        near = abs(outer[-1])
-        return near > 0 and (not inner or abs(inner[-1]) > near)
+        near = abs(space.outer_steps[place][-1])
+        return near > 0 and (not inner or abs(steps[-1]) > near)
     return False
 
 
@@ -207,60 +265,99 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int]
         place = reduction.outputs + value
         if plan.kinds[place] != ONCE and not plan.shared[place]:
             words[f"shelf{value}"] = [end]
-            end += -(-space.length * reduction.itemsizes[place] // WIDEST) * WIDEST
+            end += _blocks(space.length * reduction.itemsizes[place], WIDEST) * WIDEST
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
     least = 2 if cut.block[0] < MOST_THREADS else 1
-    resident = min(least, max(limit // (end + STATIC_BYTES), 1))
+    resident: cython.longlong = min(least, max(limit // (end + STATIC_BYTES), 1))
     plan = plan._replace(shelf=True, least=least, batch=min(plan.batch, SHELF_BATCH))
-    return cut._replace(plan=plan, words=words, shared=end,
-                        blocks=min(space.rows, processors * resident))
+    return Cut(plan, words, cut.block, min(space.rows, processors * resident), cut.chunks, end)
 
 
 # ---- rows ----
 
 
+def _power_of_two(number: int, limit: int) -> int:
+    """The largest power of two up to ``limit`` that divides a number (all divide 0)."""
+    while number % limit:
+        limit //= 2
+    return limit
+
+
+def _rounded_up(number: int) -> int:
+    """The smallest power of two that is not below a number."""
+    found: cython.longlong = 1
+    while found < number:
+        found *= 2
+    return found
+
+
+def _blocks(count: int, each: int) -> int:
+    """How many parts of so many there must be."""
+    return (count + each - 1) // each
+
+
+def _near_kind(step: int) -> str:
+    """The kind of access along a dim with this step."""
+    if step == 1:
+        return VECTOR
+    return STEP if step else REPEAT
+
+
 def _row_kinds(reduction: Reduction, space: Space) -> list[str]:
-    kinds = []
-    for place, level in enumerate(reduction.levels):
+    kinds: list = []
+    place: cython.Py_ssize_t
+    inner = space.inner
+    for place in range(len(reduction.levels)):
         steps = space.inner_steps[place]
-        if level != EACH or not any(steps):
+        if reduction.levels[place] != EACH or not any(steps):
             # A full output has one element where all rows have.
-            full_output = level == EACH and place < reduction.outputs
+            full_output = reduction.levels[place] == EACH and place < reduction.outputs
             kinds.append(FLAT if full_output else ONCE)
-        elif access.is_flat(space.inner, steps):
+        elif steps == (1,) or access.is_flat(inner, steps):
             kinds.append(FLAT)
         else:
-            kinds.append({1: VECTOR, 0: REPEAT}.get(steps[-1], STEP))
+            kinds.append(_near_kind(steps[-1]))
     return kinds
 
 
-def _row_vector(reduction: Reduction, space: Space, kinds: Sequence[str]) -> int:
+def _row_vector(reduction: Reduction, space: Space, kinds: Sequence[str], length: int) -> int:
     """Elements of a vector: no vector crosses the end of a row or of its innermost dim."""
-    whole = [place for place, kind in enumerate(kinds) if kind in (FLAT, VECTOR)]
+    whole = [place for place in range(len(kinds)) if kinds[place] in (FLAT, VECTOR)]
     if not whole:
         return 1
-    vector = access.elements_of([reduction.itemsizes[place] for place in reduction.full
-                                 if kinds[place] != ONCE])
-    vector = power_of_two(space.length, vector)
-    if any(kind in (VECTOR, REPEAT, STEP) for kind in kinds):
-        vector = power_of_two(space.inner[-1], vector)
+    vector: cython.longlong = access.elements_of(
+        [reduction.itemsizes[place] for place in reduction.full if kinds[place] != ONCE])
+    vector = _power_of_two(length, vector)
+    if VECTOR in kinds or REPEAT in kinds or STEP in kinds:
+        vector = _power_of_two(space.inner[-1], vector)
     for place in whole:
-        for step in (*space.outer_steps[place], *space.inner_steps[place][:-1]):
-            vector = power_of_two(step, vector)
+        for step in space.outer_steps[place]:
+            vector = _power_of_two(step, vector)
+        for step in space.inner_steps[place][:-1]:
+            vector = _power_of_two(step, vector)
     return vector
 
 
 def _read_bytes(reduction: Reduction, kinds: Sequence[str], shared: Sequence[bool]) -> int:
     """Bytes of an element's operands that are not the same for all rows."""
-    return sum([reduction.itemsizes[place] for place in reduction.full
-                if place >= reduction.outputs and kinds[place] != ONCE and not shared[place]])
+    total: cython.longlong = 0
+    for place in reduction.full:
+        if place >= reduction.outputs and kinds[place] != ONCE and not shared[place]:
+            total += reduction.itemsizes[place]
+    return total
 
 
 def _batch(reduction: Reduction, bytes_read: int, vector: int) -> int:
     """How many vectors of each operand a thread asks for at once in a long loop."""
-    fitting = min(BATCH_BYTES // (vector * bytes_read), UNROLLED // (vector * reduction.work or 1))
-    return min(rounded_up(fitting + 1) // 2, KEPT_VECTORS) or 1
+    return _most_vectors(reduction, BATCH_BYTES // (vector * bytes_read), vector)
+
+
+def _most_vectors(reduction: Reduction, fitting: int, vector: int) -> int:
+    """The largest power of two up to ``fitting``, and as much as unrolled code may hold."""
+    work: cython.longlong = vector * reduction.work or 1
+    fitting = min(fitting, UNROLLED // work)
+    return min(_rounded_up(fitting + 1) // 2, KEPT_VECTORS) or 1
 
 
 def _least(reduction: Reduction, bytes_read: int, vector: int, batch: int, columns: bool) -> int:
@@ -275,83 +372,96 @@ def _least(reduction: Reduction, bytes_read: int, vector: int, batch: int, colum
 
 def _keep(reduction: Reduction, bytes_kept: int, vector: int) -> int:
     """How many vectors of a row a thread may keep."""
-    fitting = min(KEPT_BYTES // (vector * bytes_kept), UNROLLED // (vector * reduction.work or 1))
-    return min(rounded_up(fitting + 1) // 2, KEPT_VECTORS) or 1
+    return _most_vectors(reduction, KEPT_BYTES // (vector * bytes_kept), vector)
 
 
 def _lanes(vectors: int, most: int, rows: int, large: bool) -> tuple[int, int]:
     """(threads of a row, vectors that each keeps, or 0); ``large``: more threads may be taken."""
     if vectors <= WARP:
-        return rounded_up(vectors), 1
-    keep = min(most, rounded_up(-(-vectors // WARP)))
-    lanes = WARP * -(-vectors // (WARP * keep))
+        return _rounded_up(vectors), 1
+    keep: cython.longlong = min(most, _rounded_up(_blocks(vectors, WARP)))
+    lanes: cython.longlong = WARP * _blocks(vectors, WARP * keep)
     while keep > 1 and rows * lanes < BUSY_THREADS and 2 * lanes <= LONG_BLOCK:
         keep //= 2
-        lanes = WARP * -(-vectors // (WARP * keep))
+        lanes = WARP * _blocks(vectors, WARP * keep)
     fits = lanes <= (MOST_THREADS if large else LONG_BLOCK)
     return (lanes, keep) if fits else (LONG_BLOCK, 0)
 
 
 def _block_class(lanes: int) -> int:
     """Most threads of a block, as the kernel's text states them."""
-    return next(threads for threads in (BLOCK, LONG_BLOCK, MOST_THREADS) if lanes <= threads)
+    if lanes <= LONG_BLOCK:
+        return BLOCK if lanes <= BLOCK else LONG_BLOCK
+    return MOST_THREADS
 
 
 def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
+    rows: cython.longlong = space.rows
+    length: cython.longlong = space.length
     kinds = _row_kinds(reduction, space)
-    vector = _row_vector(reduction, space, kinds)
-    outer = space.outer or (1,)
-    outer_steps = space.outer_steps if space.outer else ((0,),) * len(kinds)
-    rows, vectors = space.rows, space.length // vector
+    vector: cython.longlong = _row_vector(reduction, space, kinds, length)
+    vectors: cython.longlong = length // vector
     shared = [rows > 1 and not any(steps) for steps in space.outer_steps]
-    taken = any(kind in (VECTOR, REPEAT, STEP) for kind in kinds)
-    stored = _read_bytes(reduction, kinds, shared)
-    kept = max(stored + reduction.kept_bytes, 1)
-    most = _keep(reduction, kept, vector)
+    stored: cython.longlong = _read_bytes(reduction, kinds, shared)
+    kept: cython.longlong = max(stored + reduction.kept_bytes, 1)
+    most: cython.longlong = _keep(reduction, kept, vector)
     # What is read once only needs no more threads to be kept.
     large = most * vector * kept <= KEPT_BYTES_LARGE and not reduction.single
+    lanes: cython.longlong
+    keep: cython.longlong
     lanes, keep = _lanes(vectors, most, rows, large)
-    if not keep and space.length * stored > HALF_SHARED and not reduction.single:
+    if not keep and length * stored > HALF_SHARED and not reduction.single:
         lanes = MOST_THREADS
-    batch = keep or _batch(reduction, max(stored, 1), vector)
+    batch: cython.longlong = keep or _batch(reduction, max(stored, 1), vector)
     if not keep and lanes > LONG_BLOCK:
         # Such a block has half the registers.
         batch = min(max(batch // 2, 1), LARGE_BATCH)
-    words: Words = {"rows": [rows], "vectors": [vectors], "span": [vectors], "chunks": [1],
-                    **access.space_words(outer, "row")}
-    if taken:
-        words |= access.space_words(space.inner, "at")
-    for place in range(len(kinds)):
-        inner = space.inner_steps[place] if taken else ()
-        words[reduction.steps[place]] = [*outer_steps[place], *inner]
-    plan = ReducePlan(False, tuple(kinds), tuple(shared), vector, batch, len(outer),
-                      len(space.inner) if taken else 0, _block_class(lanes), _wide(space),
-                      again=keep == 0)
-    chunks = _row_chunks(reduction, rows, space.length, stored)
+    taken = VECTOR in kinds or REPEAT in kinds or STEP in kinds
+    words = _row_words(reduction, space, vectors, taken)
+    chunks: cython.longlong = _row_chunks(reduction, rows, length, stored)
+    facts = (max(len(space.outer), 1), len(space.inner) if taken else 0)
     if chunks > 1:
         batch = _batch(reduction, max(stored, 1), vector)
-        plan = plan._replace(batch=batch, again=True, threads=BLOCK, warps=BLOCK // WARP,
-                             least=_least(reduction, stored, vector, batch, False))
+        plan = ReducePlan(
+            False, tuple(kinds), tuple(shared), vector, batch, *facts, BLOCK, _wide(space), True,
+            warps=BLOCK // WARP, least=_least(reduction, stored, vector, batch, False))
         return _split_rows(reduction, plan, words, chunks)
     # A row of several warps has a block of its own.
-    several = BLOCK // 2 // lanes if lanes <= WARP else 1
+    several: cython.longlong = BLOCK // 2 // lanes if lanes <= WARP else 1
+    turns: cython.longlong = 1
+    if lanes <= WARP:
+        turns = _turns(reduction, vector * batch * max(reduction.work, 1), batch, rows * lanes)
     # A kernel that asks for no ends pays where there is much to read; small sizes share one.
-    large = rows * space.length >= LONG_ROW
-    turns = _turns(reduction, plan, lanes, rows) if lanes <= WARP else 1
-    exact = (large and vectors > 0 == vectors % (batch * lanes) and rows % (several * turns) == 0
-             and (plan.again or vectors == batch * lanes))
-    warps = lanes // WARP if lanes <= WARP else plan.threads // WARP
-    if (warps, turns, exact) != (0, 1, False):
-        plan = plan._replace(warps=warps, turns=turns, exact=exact)
-    return [Cut(plan, words, (lanes, several), -(-rows // (several * turns)), 1)]
+    exact = (rows * length >= LONG_ROW and vectors > 0 == vectors % (batch * lanes)
+             and rows % (several * turns) == 0 and (keep == 0 or vectors == batch * lanes))
+    threads: cython.longlong = _block_class(lanes)
+    plan = plan_of(
+        False, tuple(kinds), tuple(shared), vector, batch, *facts, threads, _wide(space),
+        keep == 0, (lanes if lanes <= WARP else threads) // WARP, turns, exact)
+    return [Cut(plan, words, (lanes, several), _blocks(rows, several * turns), 1)]
 
 
-def _turns(reduction: Reduction, plan: ReducePlan, lanes: int, rows: int) -> int:
+def _row_words(reduction: Reduction, space: Space, vectors: int, taken: bool) -> Words:
+    """The words of a row kernel's tail; ``taken``: coordinates inside a row are."""
+    words: dict = {"rows": [space.rows], "vectors": [vectors], "span": [vectors], "chunks": [1]}
+    if len(space.outer) > 1:
+        words.update(access.space_words(space.outer, "row"))
+    if taken:
+        words.update(access.space_words(space.inner, "at"))
+    place: cython.Py_ssize_t
+    for place in range(len(reduction.steps)):
+        steps = list(space.outer_steps[place]) if space.outer else [0]
+        if taken:
+            steps += space.inner_steps[place]
+        words[reduction.steps[place]] = steps
+    return words
+
+
+def _turns(reduction: Reduction, work: int, batch: int, threads: int) -> int:
     """How many short rows the same threads take at once."""
-    turns = 1
-    work = plan.vector * plan.batch * max(reduction.work, 1)
-    while (turns < MOST_TURNS and 2 * turns * plan.batch <= KEPT_VECTORS
-           and 2 * turns * work <= UNROLLED and rows * lanes >= 2 * turns * MANY_THREADS
+    turns: cython.longlong = 1
+    while (turns < MOST_TURNS and 2 * turns * batch <= KEPT_VECTORS
+           and 2 * turns * work <= UNROLLED and threads >= 2 * turns * MANY_THREADS
            and not reduction.row_inputs):
         turns *= 2
     return turns
@@ -359,32 +469,37 @@ def _turns(reduction: Reduction, plan: ReducePlan, lanes: int, rows: int) -> int
 
 def _row_chunks(reduction: Reduction, rows: int, length: int, stored: int) -> int:
     """Between how many blocks a row is split; ``stored``: bytes of an element's operands."""
-    few = FEW_ENDLESS_ROWS if length * stored > LARGEST_KEPT else FEW_ROWS
-    if not reduction.single and (rows >= few or length < LONG_ROW):
+    few: cython.longlong = FEW_ENDLESS_ROWS if length * stored > LARGEST_KEPT else FEW_ROWS
+    if rows >= MANY_ROWS or (not reduction.single and (rows >= few or length < LONG_ROW)):
         return 1
-    blocks = SINGLE_BLOCKS if reduction.single else BLOCKS
-    chunks = min(length * reduction.itemsize // CHUNK_BYTES, max(blocks // max(rows, 1), 1))
-    return chunks if rows < MANY_ROWS else 1
+    blocks: cython.longlong = SINGLE_BLOCKS if reduction.single else BLOCKS
+    return min(length * reduction.itemsize // CHUNK_BYTES, max(blocks // max(rows, 1), 1))
 
 
 def _wide(space: Space) -> bool:
-    length = space.length
-    farthest = max([abs(step) for steps in space.inner_steps for step in steps], default=0)
+    rows: cython.longlong = space.rows
+    length: cython.longlong = space.length
+    farthest: cython.longlong = 1
+    for steps in space.inner_steps:
+        for step in steps:
+            farthest = max(farthest, abs(step))
+    narrow: cython.longlong = access.NARROW
     # Loops look a few batches ahead.
-    if max(space.rows, length) * max(farthest, 1) < access.NARROW // 2:
+    if max(rows, length) < narrow // 2 // farthest:
         return False
-    return max(space.rows, 2 * length,
+    return max(rows, 2 * length,
                *[access.reach(space.inner, steps) for steps in space.inner_steps]) >= access.NARROW
 
 
 def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, chunks: int) -> list[Cut]:
-    vectors, turn = words["vectors"][0], BLOCK * plan.batch
-    span = -(-vectors // chunks)
+    vectors: cython.longlong = words["vectors"][0]
+    turn: cython.longlong = BLOCK * plan.batch
+    span: cython.longlong = _blocks(vectors, chunks)
     # Whole batches where all can be whole, else whole turns of the threads.
-    unit = turn if vectors % turn == 0 else BLOCK
+    unit: cython.longlong = turn if vectors % turn == 0 else BLOCK
     if span > unit:
-        span = -(-span // unit) * unit
-    chunks = -(-vectors // span)
+        span = _blocks(span, unit) * unit
+    chunks = _blocks(vectors, span)
     words = {**words, "span": [span], "chunks": [chunks]}
     plan = plan._replace(exact=vectors % turn == 0 == span % turn)
     return _staged(reduction, Cut(plan, words, (BLOCK, 1), words["rows"][0], chunks))
@@ -394,7 +509,8 @@ def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
     """A launch for each stage that reduces, and one for full outputs."""
     stages = reduction.stages
     count = stages.last + 1 if stages.full_outputs else max(stages.last, 1)
-    return [cut._replace(plan=cut.plan._replace(stage=stage)) for stage in range(count)]
+    return [Cut(cut.plan._replace(stage=stage), cut.words, cut.block, cut.blocks, cut.chunks,
+                cut.shared) for stage in range(count)]
 
 
 # ---- columns ----
@@ -402,78 +518,111 @@ def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
 
 def _column_vector(reduction: Reduction, space: Space) -> int:
     """Columns of a thread."""
-    whole = [place for place, steps in enumerate(space.outer_steps) if steps[-1] == 1]
+    outer_steps = space.outer_steps
+    whole = [place for place in range(len(outer_steps)) if outer_steps[place][-1] == 1]
     walked = [place for place in whole if reduction.levels[place] == EACH] or whole
-    vector = min(access.elements_of([reduction.itemsizes[place] for place in walked]),
-                 MOST_COLUMNS, max(COLUMN_BYTES // reduction.fold_bytes, 1))
-    vector = power_of_two(space.outer[-1], vector)
+    vector: cython.longlong = min(
+        access.elements_of([reduction.itemsizes[place] for place in walked]),
+        MOST_COLUMNS, max(COLUMN_BYTES // reduction.fold_bytes, 1))
+    vector = _power_of_two(space.outer[-1], vector)
     for place in whole:
-        inner = space.inner_steps[place] if reduction.levels[place] == EACH else ()
-        for step in (*space.outer_steps[place][:-1], *inner):
-            vector = power_of_two(step, vector)
+        for step in outer_steps[place][:-1]:
+            vector = _power_of_two(step, vector)
+        if reduction.levels[place] == EACH:
+            for step in space.inner_steps[place]:
+                vector = _power_of_two(step, vector)
     return vector
 
 
 def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
-    vector = _column_vector(reduction, space)
-    inner = space.inner or (1,)
-    inner_steps = space.inner_steps if space.inner else ((0,),) * len(space.outer_steps)
+    vector: cython.longlong = _column_vector(reduction, space)
+    length: cython.longlong = space.length
     batches, columns = space.outer[:-1], space.outer[-1]
-    kinds = []
-    for place, level in enumerate(reduction.levels):
-        near = {1: VECTOR, 0: REPEAT}.get(space.outer_steps[place][-1], STEP)
+    rows: cython.longlong = access.count_of(batches)
+    bytes_read: cython.longlong = 0
+    kinds: list = []
+    place: cython.Py_ssize_t
+    for place in range(len(reduction.levels)):
+        near = _near_kind(space.outer_steps[place][-1])
         if near == VECTOR and reduction.itemsizes[place] * vector > WIDEST:
             near = STEP
-        kinds.append(STEP if level != EACH and near == REPEAT else near)
-    wide, high = _column_block(columns // vector, space.length)
-    tiles = -(-columns // (wide * vector))
-    words: Words = {"rows": [access.count_of(batches)], "columns": [columns], "tiles": [tiles],
-                    "length": [space.length], "span": [space.length], "chunks": [1],
-                    **access.space_words(batches, "row"), **access.space_words(inner, "at")}
-    for place in range(len(kinds)):
-        full = reduction.levels[place] == EACH
-        words[reduction.steps[place]] = [*space.outer_steps[place],
-                                  *(inner_steps[place] if full else (0,) * len(inner))]
-    bytes_read = sum([reduction.itemsizes[place] for place in reduction.full
-                      if place >= reduction.outputs and kinds[place] != REPEAT])
-    batch = _batch(reduction, max(bytes_read, 1), vector)
-    blocks = tiles * access.count_of(batches)
-    chunks = min(-(-space.length // (high * WALK)), SINGLE_BLOCKS // blocks)
-    joined = wide * vector * reduction.fold_bytes
-    chunks = min(chunks, max(JOINED_BYTES // joined, -(-FEW_BLOCKS // blocks)))
-    for wave in (WAVE, FEW_BLOCKS):
-        if blocks * chunks > wave > blocks:
-            # Whole waves of blocks.
-            chunks = blocks * chunks // wave * wave // blocks
-            break
-    split = chunks >= 2 and space.rows * space.length >= LONG_ROW
-    threads = BLOCK
+        if reduction.levels[place] != EACH:
+            near = STEP if near == REPEAT else near
+        elif near != REPEAT and place >= reduction.outputs:
+            bytes_read += reduction.itemsizes[place]
+        kinds.append(near)
+    wide: cython.longlong
+    high: cython.longlong
+    wide, high = _column_block(columns // vector, length)
+    tiles: cython.longlong = _blocks(columns, wide * vector)
+    words = _column_words(reduction, space, tiles)
+    batch: cython.longlong = _batch(reduction, max(bytes_read, 1), vector)
+    blocks: cython.longlong = tiles * rows
+    chunks: cython.longlong = _column_chunks(length, high, blocks,
+                                              wide * vector * reduction.fold_bytes)
+    split = chunks >= 2 and rows * columns * length >= LONG_ROW
+    span: cython.longlong = length
+    threads: cython.longlong = BLOCK
     if split and blocks * chunks <= FEW_BLOCKS and (
-            space.length >= chunks * TALL_BLOCK // wide * batch):
+            length >= chunks * TALL_BLOCK // wide * batch):
         # The last block of a column cannot join more of them: each does more by itself.
         threads, high = TALL_BLOCK, TALL_BLOCK // wide
     if split:
-        span = _column_span(space.length, chunks, high * batch)
-        chunks = -(-space.length // span)
+        span = _column_span(length, chunks, high * batch)
+        chunks = _blocks(length, span)
         words["span"], words["chunks"] = [span], [chunks]
-    least = _least(reduction, max(bytes_read, 1), vector, batch, True)
-    exact = space.length % (high * batch) == 0 == words["span"][0] % (high * batch)
-    plan = ReducePlan(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
-                      len(inner), threads, _wide(space), again=True, exact=exact,
-                      least=max(least * BLOCK // threads, 1))
+    least: cython.longlong = _least(reduction, max(bytes_read, 1), vector, batch, True)
+    exact = length % (high * batch) == 0 == span % (high * batch)
+    plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
+                   max(len(space.inner), 1), threads, _wide(space), True, 0, 1, exact, -1,
+                   max(least * BLOCK // threads, 1))
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
 
 
+def _column_words(reduction: Reduction, space: Space, tiles: int) -> Words:
+    """The words of a column kernel's tail, while nothing is split."""
+    outer, inner = space.outer, space.inner
+    batches = outer[:-1]
+    length = space.length
+    words: dict = {"rows": [access.count_of(batches)], "columns": [outer[-1]], "tiles": [tiles],
+                   "length": [length], "span": [length], "chunks": [1]}
+    if len(batches) > 1:
+        words.update(access.space_words(batches, "row"))
+    if len(inner) > 1:
+        words.update(access.space_words(inner, "at"))
+    place: cython.Py_ssize_t
+    for place in range(len(reduction.steps)):
+        steps = list(space.outer_steps[place])
+        if inner and reduction.levels[place] == EACH:
+            steps += space.inner_steps[place]
+        else:
+            steps += [0] * max(len(inner), 1)
+        words[reduction.steps[place]] = steps
+    return words
+
+
+def _column_chunks(length: int, high: int, blocks: int, joined: int) -> int:
+    """Between how many blocks columns are split; ``joined``: bytes that the last one joins."""
+    chunks: cython.longlong = min(_blocks(length, high * WALK), SINGLE_BLOCKS // blocks)
+    chunks = min(chunks, max(JOINED_BYTES // joined, _blocks(FEW_BLOCKS, blocks)))
+    wave: cython.longlong
+    for wave in (WAVE, FEW_BLOCKS):
+        if blocks * chunks > wave > blocks:
+            # Whole waves of blocks.
+            return blocks * chunks // wave * wave // blocks
+    return chunks
+
+
 def _column_span(length: int, chunks: int, turn: int) -> int:
     """How far a block walks: a chunk, in whole turns of its threads."""
-    span = -(-length // chunks)
-    return -(-span // turn) * turn if span > turn else span
+    span: cython.longlong = _blocks(length, chunks)
+    return _blocks(span, turn) * turn if span > turn else span
 
 
 def _column_block(vectors: int, length: int) -> tuple[int, int]:
     """(threads side by side, threads down the columns) of a block."""
-    wide = rounded_up(vectors)
-    high = max(rounded_up(length // WALK + 1) // 2, 1)
+    wide: cython.longlong = _rounded_up(vectors)
+    high: cython.longlong = max(_rounded_up(length // WALK + 1) // 2, 1)
     high = min(high, BLOCK // min(wide, WARP))
     return min(wide, BLOCK // high), high

@@ -17,7 +17,7 @@ from slipstream.core.kernels.cuda import products
 from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library, LibraryCode
 from slipstream.core.kernels.cuda.half_products import maker_of
-from slipstream.core.kernels.cuda.tiles import SHARED_STEPS, Sizes
+from slipstream.core.kernels.cuda.tiles import Sizes
 from slipstream.core.kernels.cuda.tuning import Tuner
 from slipstream.core.kernels.cuda.walks import Ints, address
 from slipstream.core.launch.cuda.launches import EPILOGUE, Launch
@@ -42,10 +42,6 @@ from slipstream.core.vocab.settings import settings
 WORKSPACE = 32 << 20
 # The capability of cards from which on they multiply a dtype.
 OLDEST = {"bfloat16": (8, 0)}
-# The most products of numbers, and elements of both operands, of a float32 product that our own
-# kernel makes in one launch before the library has made it in two; its sizes are never asked about.
-SMALL_PRODUCTS = 1 << 24
-SMALL_ELEMENTS = 1 << 18
 # The most products of numbers of a product of 16-bit floats that is ours: the library's kernels for
 # these read what the host wrote for one set of addresses, and have to be called each time.
 HALF_PRODUCTS = 1 << 29
@@ -321,9 +317,7 @@ def ours_is_faster(product: Product, spec: Any) -> str:
     """
     depth = product.a.rows if product.transpose_a else product.a.columns
     sizes = Sizes(product.d.columns, product.d.rows, depth)
-    if (spec.dtype.name == "float32" and product.compute == COMPUTE["float32"]
-            and depth <= SHARED_STEPS and (sizes.rows + sizes.columns) * depth <= SMALL_ELEMENTS
-            and sizes.rows * sizes.columns * depth <= SMALL_PRODUCTS):
+    if products.is_small(spec.dtype, sizes.rows, sizes.columns, depth):
         return "it is a small product of float32"
     left = (product.b.stride, 1) if product.transpose_b else (1, product.b.stride)
     right = (1, product.a.stride) if product.transpose_a else (product.a.stride, 1)

@@ -69,6 +69,8 @@ def plan_map(sizes: Ints, steps: Sequence[Ints], itemsizes: Sequence[int],
     if len(sizes) == 1 and steps.count((1,)) == len(steps):
         return flat_plan(tuple(itemsizes), outputs), {"count": [sizes[0]]}
     count = access.count_of(sizes)
+    if len(sizes) == 1 and steps.count((0,)) + steps.count((1,)) == len(steps):
+        return _line_plan(tuple(steps), tuple(itemsizes), outputs), {"count": [count]}
     kinds = [_whole_kind(sizes, own) for own in steps]
     vector = access.elements_of([size for size, kind in zip(itemsizes, kinds, strict=True)
                                  if kind != ONCE])
@@ -86,6 +88,15 @@ def plan_map(sizes: Ints, steps: Sequence[Ints], itemsizes: Sequence[int],
     wide = bool(rest) and max(count, *[access.reach(sizes, own) for own in steps]) >= access.NARROW
     unroll = _unroll(kinds, vector, itemsizes, outputs)
     return MapPlan(tuple(kinds), vector, unroll, len(sizes) if rest else 0, wide), words
+
+
+@cache
+def _line_plan(steps: tuple[Ints, ...], itemsizes: Ints, outputs: int) -> MapPlan:
+    """The plan where each operand lies in the order of the domain or is one element."""
+    kinds = tuple([FLAT if own == (1,) else ONCE for own in steps])
+    vector = access.elements_of([size for size, kind in zip(itemsizes, kinds, strict=True)
+                                 if kind != ONCE])
+    return MapPlan(kinds, vector, _unroll(kinds, vector, itemsizes, outputs), 0, False)
 
 
 @cache

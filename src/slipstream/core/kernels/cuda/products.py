@@ -5,17 +5,34 @@ Exact: float32 is multiplied as float32, narrow floats are summed in float32 and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
 
+import cython
+
 from slipstream.core.kernels.cuda import elements
-from slipstream.core.kernels.cuda.half_products import maker_of
-from slipstream.core.kernels.cuda.tiles import DEEPEST, KEPT, SIZES, Product, Sizes, tiled
+from slipstream.core.kernels.cuda.half_products import DTYPES, maker_of
+from slipstream.core.kernels.cuda.tiles import (
+    DEEPEST,
+    KEPT,
+    SHARED_STEPS,
+    SIZES,
+    Product,
+    Sizes,
+    tiled,
+)
 from slipstream.core.kernels.cuda.walks import NARROW, Ints, divider, merged, place_type
 from slipstream.core.shapes.broadcast import broadcast_strides
-from slipstream.core.vocab.records import Kernel
+from slipstream.core.shapes.specs import specs
+from slipstream.core.vocab.records import KERNEL, Backend, Kernel, OpBase, Plan, Spec
+from slipstream.core.vocab.settings import settings
+
+# The most products of numbers, and elements of both operands, of a float32 product that is ours.
+SMALL_PRODUCTS = 1 << 24
+SMALL_ELEMENTS = 1 << 18
+# Bytes of the elements that matrix instructions take.
+HALF_BYTES = 2
 
 _WALK = f"""
 struct slip_walk {{
@@ -101,7 +118,11 @@ _GELU = """const wide_t cube = (wide_t)0.044715 * sum * sum * sum;
             const wide_t result = (wide_t)0.5 * sum * (1 + TANH(inner));"""
 
 
-@dataclass(frozen=True, slots=True)
+# One matrix is a batch of one, through which no operand moves.
+ALONE: Ints = (1,)
+NOWHERE: Ints = (0,)
+
+
 class Factor:
     """Strides of one operand: over the batch dims, and over its two dims of the product."""
 
@@ -109,8 +130,12 @@ class Factor:
     first: int
     second: int
 
+    def __init__(self, batch: Ints, first: int, second: int) -> None:
+        self.batch = batch
+        self.first = first
+        self.second = second
 
-@dataclass(frozen=True, slots=True)
+
 class Geometry:
     """Batch dims, rows, steps and columns, and how the operands lie."""
 
@@ -122,6 +147,11 @@ class Geometry:
     right: Factor
     out: Factor
     added: Factor
+
+    def __init__(self, sizes: tuple[Ints, int, int, int],
+                 factors: tuple[Factor, Factor, Factor, Factor]) -> None:
+        self.batch, self.rows, self.depth, self.columns = sizes
+        self.left, self.right, self.out, self.added = factors
 
     def folded(self) -> Geometry:
         """The same with as few batch dims as can be; rows of batches that share the right side
@@ -145,10 +175,10 @@ class Geometry:
 
     def _with(self, batch: Ints, walks: list[Ints], rows: int, steps: Ints) -> Geometry:
         left, right, out, added = walks
-        return Geometry(
-            batch, rows, self.depth, self.columns, Factor(left, steps[0], self.left.second),
+        return Geometry((batch, rows, self.depth, self.columns), (
+            Factor(left, steps[0], self.left.second),
             Factor(right, self.right.first, self.right.second),
-            Factor(out, steps[1], self.out.second), Factor(added, steps[2], self.added.second))
+            Factor(out, steps[1], self.out.second), Factor(added, steps[2], self.added.second)))
 
     def words(self) -> list[int]:
         """The tail after the sizes."""
@@ -161,6 +191,8 @@ class Geometry:
 def geometry(out: Any, left: Any, right: Any, turned: bool = False,
              added: Any = None) -> Geometry:
     """How out = left @ right (``turned``: right^T) + added walks its operands."""
+    if left.ndim == 2 == right.ndim and (added is None or added.ndim == 1):
+        return _matrices(out, left, right, turned, added)
     vector, column = left.ndim == 1, right.ndim == 1
     kept = int(not vector) + int(not column)
     batch = out.shape[:out.ndim - kept]
@@ -176,12 +208,24 @@ def geometry(out: Any, left: Any, right: Any, turned: bool = False,
     along = broadcast_strides(lead, () if column else right.strides[:-2], batch)
     own = broadcast_strides(left.shape[:-2] if not vector else (),
                             left.strides[:-2] if not vector else (), batch)
-    return Geometry(
-        batch, rows, left.shape[-1], columns,
+    return Geometry((batch, rows, left.shape[-1], columns), (
         Factor(own, 0 if vector else left.strides[-2], left.strides[-1]),
         Factor(along, *right_steps), _result(out.strides, len(batch), vector, column),
         _result((0,) * out.ndim if added is None else broadcast_strides(
-            added.shape, added.strides, out.shape), len(batch), vector, column)).folded()
+            added.shape, added.strides, out.shape), len(batch), vector, column))).folded()
+
+
+def _matrices(out: Spec, left: Spec, right: Spec, turned: bool, added: Spec | None) -> Geometry:
+    """The same for two matrices, which have no batch dims to fold, and a row that is added."""
+    rows, depth = left.shape
+    first, second = right.strides
+    columns = right.shape[1]
+    if turned:
+        first, second, columns = second, first, right.shape[0]
+    step = 0 if added is None or added.shape[0] != columns else added.strides[0]
+    return Geometry((ALONE, rows, depth, columns), (
+        Factor(NOWHERE, left.strides[0], left.strides[1]), Factor(NOWHERE, first, second),
+        Factor(NOWHERE, out.strides[0], out.strides[1]), Factor(NOWHERE, 0, step)))
 
 
 def _result(strides: Ints, lead: int, vector: bool, column: bool) -> Factor:
@@ -191,52 +235,168 @@ def _result(strides: Ints, lead: int, vector: bool, column: bool) -> Factor:
     return Factor(strides[:lead], first, 0 if column else rest.pop(0))
 
 
-def _head(dtype: Any, found: Geometry) -> str:
+def _reach(found: Geometry) -> tuple[bool, bool]:
+    """Whether positions fit 32 bits, and how far the elements of a tile lie apart too."""
+    left, right = found.left, found.right
     largest = max(found.rows, found.columns, found.depth) * 2
     count = max(largest, found.rows * found.columns * prod(found.batch))
-    reach = max(found.rows * abs(found.left.first) + DEEPEST * abs(found.left.second),
-                found.columns * abs(found.right.second) + DEEPEST * abs(found.right.first))
-    return _head_text(dtype, count < NARROW, reach < NARROW, len(found.batch))
+    reach = max(found.rows * abs(left.first) + DEEPEST * abs(left.second),
+                found.columns * abs(right.second) + DEEPEST * abs(right.first))
+    return count < NARROW, reach < NARROW
 
 
 @lru_cache(maxsize=KEPT)
 def _head_text(dtype: Any, narrow: bool, near: bool, rank: int) -> str:
-    """``narrow``: positions fit 32 bits; ``near``: how far the elements of a tile lie apart too."""
+    """The types; ``narrow`` and ``near`` as `_reach` finds them."""
     far = "int32_t" if near else "int64_t"
     return (f"{elements.typed(dtype)}{place_type(0 if narrow else NARROW)}typedef {far} far_t;\n"
             f"#define RANK {rank}\n{_WALK}")
 
 
-def _kernel(plan: Any, found: Geometry, text: dict[str, Any],
+# What differs from the plain product's text, as (word, text): a row is added.
+_ADDED = (("extra", ", const item_t* added"), ("store", _STORE_SUM))
+
+
+@lru_cache(maxsize=KEPT)
+def _product(text: tuple[tuple[str, str], ...], dtype: Any, *facts: Any) -> Product:
+    """The text of products that have these facts in common, whatever their sizes.
+
+    ``facts``: those of `_reach`, the rank of the batch, and along which dim each side is loaded.
+    """
+    narrow, near, rank, left_along_k, right_along_k = facts
+    parts = {"out": "item_t* out", "sides": "const item_t* left, const item_t* right",
+             "store": _STORE, "head": "", **dict(text)}
+    parts["head"] = _head_text(dtype, narrow, near, rank) + parts["head"]
+    return Product(
+        name="product", left=_LEFT, right=_RIGHT, locate=_LOCATE, place=_PLACE, before=_BEFORE,
+        each=_EACH, left_along_k=left_along_k, right_along_k=right_along_k, **parts)
+
+
+def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
             numbers: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a product; ``text``: what differs from the plain one."""
-    parts = {"out": "item_t* out", "sides": "const item_t* left, const item_t* right",
-             "store": _STORE, "head": "", **text}
-    parts["head"] = _head(plan.out_spec.dtype, found) + parts["head"]
-    product = Product(
-        name="product", left=_LEFT, right=_RIGHT, locate=_LOCATE, place=_PLACE, before=_BEFORE,
-        each=_EACH,
-        left_along_k=found.left.second == 1 or found.left.first != 1,
-        right_along_k=found.right.second != 1 and found.right.first == 1, **parts)
+    left, right = found.left, found.right
+    out: Spec = plan.out_spec
+    product = _product(text, out.dtype, *_reach(found), len(found.batch),
+                       left.second == 1 or left.first != 1, right.second != 1 and right.first == 1)
     sizes = Sizes(found.rows, found.columns, found.depth, prod(found.batch))
-    sides = (found.left.second, found.left.first), (found.right.first, found.right.second)
-    made = maker_of(sizes, plan.out_spec, sides, (*found.left.batch, *found.right.batch))
+    made = None
+    if out.itemsize == HALF_BYTES:
+        made = maker_of(sizes, out, ((left.second, left.first), (right.first, right.second)),
+                        (*left.batch, *right.batch))
     return (made or tiled)(plan, product, sizes, found.words(), numbers)
+
+
+def plain(plan: Any, left: Any, right: Any, turned: bool = False, added: Any = None) -> Kernel:
+    """out = left @ right (``turned``: right^T) + added, of operands with these specs."""
+    return _kernel(plan, geometry(plan.out_spec, left, right, turned, added),
+                   () if added is None else _ADDED)
 
 
 def matmul(plan: Any, call: Any) -> Kernel:
     """self @ other; operands: out, self, other."""
-    return _kernel(plan, geometry(plan.out_spec, call.spec("self"), call.spec("other")), {})
+    return plain(plan, call.spec("self"), call.spec("other"))
 
 
 def linear(plan: Any, call: Any) -> Kernel:
     """input @ weight^T + bias; operands: out, input, weight, bias."""
     bias = call["bias"]
-    found = geometry(plan.out_spec, call.spec("input"), call.spec("weight"), True,
-                     None if bias is None else bias.spec)
-    if bias is None:
-        return _kernel(plan, found, {})
-    return _kernel(plan, found, {"extra": ", const item_t* added", "store": _STORE_SUM})
+    return plain(plan, call.spec("input"), call.spec("weight"), True,
+                 None if bias is None else bias.spec)
+
+
+class ProductSizes:
+    """Binds plain calls of a product to sizes that were not met before.
+
+    What rules and errors depend on (dtypes, ranks, which operands there are) was looked at when the
+    first plan was made.  ``places``: the arguments that are the sides and what is added (-1: none);
+    ``rules``: the gradients' by what wants one.
+    """
+
+    op: OpBase
+    recipe: Any
+    backend: Backend
+    operands: tuple[int, ...]
+    left: int
+    right: int
+    added: int
+    turned: bool
+    bounded: bool
+    rules: dict[int, Any]
+
+    def __init__(self, plan: Plan, places: tuple[int, int, int], turned: bool) -> None:
+        self.op = plan.op
+        self.recipe = plan.recipe
+        self.backend = plan.backend
+        self.operands = plan.operands
+        self.left, self.right, self.added = places
+        self.turned = turned
+        # Whether from some size on the library may take it.
+        driver: Any = plan.backend.driver  # type: ignore[attr-defined]  # it is a card's
+        self.bounded = driver.has_library and plan.out_spec.ndim < 3
+        self.rules = {}
+
+    def bind(self, values: Any, flags: int) -> Plan | None:
+        """The plan; None where the long way has to say what is wrong, or who takes the product."""
+        left: Spec = values[self.left].spec
+        right: Spec = values[self.right].spec
+        added: Spec | None = None if self.added < 0 else values[self.added].spec
+        shape: tuple | None = self._shape(left, right, added)
+        if shape is None:
+            return None
+        depth: cython.Py_ssize_t = left.shape[-1]
+        if self.bounded and not is_small(left.dtype, left.numel // depth, shape[-1], depth):
+            return None
+        plan = Plan(self.op, self.recipe, KERNEL)
+        plan.out_spec = specs.contiguous(left.device, left.dtype, shape)
+        plan.out_specs = (plan.out_spec,)
+        plan.outputs = 1
+        plan.backend = self.backend
+        plan.operands = self.operands
+        plan.kernel = plain(plan, left, right, self.turned, added)
+        plan.rule = self.rules[flags]
+        return plan
+
+    def _shape(self, left: Spec, right: Spec, added: Spec | None) -> tuple[int, ...] | None:
+        """The result's shape where sizes agree without broadcasting, and there are elements."""
+        if left.ndim < 2 or not left.numel or not right.numel:
+            return None
+        if right.ndim != 2 and (right.ndim != left.ndim or left.shape[:-2] != right.shape[:-2]):
+            return None
+        columns, depth = right.shape[-1], right.shape[-2]
+        if self.turned:
+            columns, depth = depth, columns
+        if left.shape[-1] != depth or (added is not None and added.shape != (columns,)):
+            return None
+        return (*left.shape[:-1], columns)
+
+
+def _sizes_of(plan: Any, places: tuple[int, int, int], turned: bool) -> ProductSizes | None:
+    """What binds a product's plan to other sizes, if that can be said from dtypes and ranks."""
+    if plan.out_spec.dtype.name in DTYPES:
+        # Which kernel takes them depends on how they lie.
+        return None
+    return ProductSizes(plan, places, turned)
+
+
+def matmul_sizes(plan: Any, call: Any) -> ProductSizes | None:
+    """What binds a plan of `matmul` to other sizes."""
+    return _sizes_of(plan, (0, 1, -1), False)
+
+
+def linear_sizes(plan: Any, call: Any) -> ProductSizes | None:
+    """What binds a plan of `linear` to other sizes."""
+    return _sizes_of(plan, (0, 1, -1 if call["bias"] is None else 2), True)
+
+
+def is_small(dtype: Any, rows: int, columns: int, depth: int) -> bool:
+    """Whether our kernel makes a product of exact float32 in one launch before the library has
+
+    made it in two; its sizes are never asked about.
+    """
+    return (dtype.name == "float32" and depth <= SHARED_STEPS and not settings.allow_tf32
+            and (rows + columns) * depth <= SMALL_ELEMENTS
+            and rows * columns * depth <= SMALL_PRODUCTS)
 
 
 def addmm(plan: Any, call: Any) -> Kernel:
@@ -250,10 +410,10 @@ def addmm_activated(plan: Any, call: Any) -> Kernel:
     store = _STORE_ACTIVATED.replace("AUX", "aux[spot] = NARROW(sum);" if keeps else "")
     found = geometry(plan.out_spec, call.spec("mat1"), call.spec("mat2"), False,
                      call.spec("self"))
-    return _kernel(plan, found, {
-        "out": f"{'item_t* aux, ' if keeps else ''}item_t* out, const item_t* added",
-        "head": f"#define TANH {'tanh' if plan.out_spec.dtype.compute == 'f64' else 'tanhf'}\n",
-        "store": store.replace("ACTIVATION", _GELU if call["use_gelu"] else _RELU)})
+    return _kernel(plan, found, (
+        ("out", f"{'item_t* aux, ' if keeps else ''}item_t* out, const item_t* added"),
+        ("head", f"#define TANH {'tanh' if plan.out_spec.dtype.compute == 'f64' else 'tanhf'}\n"),
+        ("store", store.replace("ACTIVATION", _GELU if call["use_gelu"] else _RELU))))
 
 
 def baddbmm(plan: Any, call: Any) -> Kernel:
@@ -272,6 +432,6 @@ def _scaled(plan: Any, call: Any, left: Any, right: Any) -> Kernel:
     head = (f"#define BETA {beta_value}\n#define ALPHA {alpha_value}\n"
             f"#define IS_ONE(x) {equals.format(1)}\n#define IS_ZERO(x) {equals.format(0)}\n")
     found = geometry(plan.out_spec, left, right, False, call.spec("self"))
-    return _kernel(plan, found, {
-        "out": "item_t* out, const item_t* added", "store": _STORE_SCALED, "head": head,
-        "numbers": f", {beta}, {alpha}"}, classes)
+    return _kernel(plan, found, (
+        ("out", "item_t* out, const item_t* added"), ("store", _STORE_SCALED), ("head", head),
+        ("numbers", f", {beta}, {alpha}")), classes)

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Sums of products by tiles: what matrix products and convolutions have in common.
 
 out[row, column] = the sum over k of left(row, k) * right(k, column).  A block makes a tile of the
@@ -10,9 +11,9 @@ sizes and dtypes only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from slipstream.core.kernels.cuda.walks import THREADS, address, blocks, launch
 from slipstream.core.launch.cuda.launches import (
@@ -21,8 +22,8 @@ from slipstream.core.launch.cuda.launches import (
     KernelCode,
     Launch,
     LaunchKernel,
-    make_launch,
 )
+from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.vocab.records import Kernel, Plan
 
 # Blocks below which a long sum is cut, the least steps of a part, and the most parts.
@@ -34,8 +35,7 @@ SHARED_STEPS = 512
 SHARED_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """Rows and columns of a tile, and of it those of a thread; 256 threads.
 
     ``depth``: steps of a slab; ``groups``: of threads, each of which makes the whole tile from its
@@ -62,14 +62,19 @@ DEEPEST = 64
 KEPT = 256
 
 
-@dataclass(frozen=True, slots=True)
 class Sizes:
     """Rows, columns, steps of the sums, and how many such products."""
 
     rows: int
     columns: int
     depth: int
-    batches: int = 1
+    batches: int
+
+    def __init__(self, rows: int, columns: int, depth: int, batches: int = 1) -> None:
+        self.rows = rows
+        self.columns = columns
+        self.depth = depth
+        self.batches = batches
 
     def tiles(self, tile: Tile) -> int:
         """How many tiles the results have."""
@@ -245,8 +250,7 @@ _STORE_PART = """parts[((int64_t)blockIdx.y * walk.batches + batch) * walk.rows 
 SIZES = "int64_t rows, columns, depth, batches, part, parts;"
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """The text of a product.
 
     ``head`` names types and ``slip_walk``.  ``out``, ``sides`` and ``extra`` declare pointers: the
@@ -357,13 +361,17 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     tile = tile_of(sizes, itemsize)
     parts = parts_of(sizes, tile)
     # A part ends where a slab does.
-    part = blocks(blocks(sizes.depth, parts), tile.depth) * tile.depth
+    part = sizes.depth if parts == 1 else blocks(sizes.depth, parts)
+    part = -(-part // tile.depth) * tile.depth
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, part, parts, *geometry]
     elements = sizes.rows * sizes.columns * sizes.batches
     if not elements:
         return LaunchKernel(name)
-    first = make_launch(code_of(product, tile, parts > 1), device, (sizes.tiles(tile), parts),
-                        THREADS, tail=tail, numbers=numbers if parts == 1 else ())
+    code = code_of(product, tile, parts > 1)
+    shape = ((sizes.tiles(tile), parts, 1), (THREADS, 1, 1), 0)
+    # As `make_launch` makes it; products are bound for every new size.
+    first = Launch(code, modules.function(device, code), shape, numbers if parts == 1 else (),
+                   struct.pack(f"<{len(tail)}q", *tail))
     if parts == 1:
         plan.binding = first
         return LaunchKernel(name)

@@ -1,0 +1,2 @@
+cdef class Sizes:
+    cdef public object rows, columns, depth, batches
