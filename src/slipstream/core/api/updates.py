@@ -120,8 +120,11 @@ def advance(steps: Steps) -> bool:
 
 def is_capturing() -> bool:
     """Whether a current stream of the thread captures a graph; makes no context."""
-    backends: tuple[Any, ...] = door.windowed
-    return any(backend.queue().capture is not None for backend in backends)
+    backend: Any
+    for backend in door.windowed:
+        if backend.queue().capture is not None:
+            return True
+    return False
 
 
 def end_step() -> None:

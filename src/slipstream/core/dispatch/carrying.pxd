@@ -27,7 +27,7 @@ cdef class OpCore(OpBase):
     cdef public Py_ssize_t variadic
     cdef public Py_ssize_t device_at
     cdef public bint compound
-    cdef public bint refuses
+    cdef public bint refuses, lone
     cdef public dict plans
     cdef public dict binary
     cdef public dict recipes

@@ -92,6 +92,7 @@ class OpCore(OpBase):
     device_at: int
     compound: bool
     refuses: bool
+    lone: bool
     plans: dict[Any, Plan]
     binary: dict[Any, Plan]
     recipes: dict[Any, Any]
@@ -127,6 +128,10 @@ class OpCore(OpBase):
         self.compound = entry.function is not None
         # Kernels of formulas take whatever elements there are.
         self.refuses = entry.kind not in FORMULA_KINDS
+        # Whether a call with one tensor alone may be one, and what it takes is then known.
+        self.lone = self.count == 1 or (
+            self.required == 1 and self.variadic < 0 and self.device_at < 0
+            and not self.compound and not self.refuses)
         self.plans = {}
         self.binary = {}
         self.recipes = {}

@@ -116,7 +116,7 @@ class Op(OpCore):
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """The boxed call: positional and keyword arguments in containers."""
-        if self.count == 1 and len(args) == 1 and not kwargs and isinstance(args[0], TensorBase):
+        if self.lone and len(args) == 1 and not kwargs and isinstance(args[0], TensorBase):
             if not modes.current().special & self.heeds:
                 return self.call1(args[0])
         state: ModeState = modes.current()
@@ -147,8 +147,7 @@ class Op(OpCore):
         if plan.key and plan.short_key is None:
             self.binary[key] = plan
             plan.short_key = key
-            plan.bare = (plan.rule is None and plan.prepare is None and not plan.numbers
-                         and (plan.kind == KERNEL or (plan.kind == VIEW and plan.binding is None)))
+            plan.bare = _is_bare(plan)
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call1(self, a: Any) -> Any:
@@ -184,11 +183,21 @@ class Op(OpCore):
         values = self.bind((a,), None)
         if self.compound:
             return self._compound(values)
-        plan: Plan = self.plan_for(state, values, None, PLAIN)
-        if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0,)
-                and not plan.numbers and plan.prepare is None and plan.short_key is None):
-            self.binary[key] = plan
-            plan.short_key = key
+        # What `_short_key` makes of it: the key of a plan that the short way cannot carry out.
+        longer: tuple = (key[1], key[0])
+        found = self.binary.get(longer)
+        plan: Plan
+        if found is not None:
+            plan = found
+            plan.used = True
+            return self._carry_out(plan, state, values, None, PLAIN)
+        plan = self.plan_for(state, values, None, PLAIN)
+        if plan.key and plan.short_key is None:
+            short = (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0,)
+                     and not plan.numbers and plan.prepare is None)
+            plan.short_key = key if short else longer
+            plan.bare = not short and _is_bare(plan)
+            self.binary[plan.short_key] = plan
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call2(self, a: Any, b: Any) -> Any:
@@ -269,7 +278,35 @@ class Op(OpCore):
         target = args[0]
         if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, target, IN_PLACE)
+        if len(args) == 2 and not kwargs and not self.compound:
+            if isinstance(target, TensorBase) and isinstance(args[1], TensorBase):
+                return self._call_into(state, args)
         return self.dispatch(state, self.bind(args, kwargs), target, IN_PLACE)
+
+    def _call_into(self, state: ModeState, args: tuple[Any, ...]) -> Any:
+        """Write into the first of two tensors, as a loop does in every step."""
+        x: TensorBase = args[0]
+        y: TensorBase = args[1]
+        flags: cython.int = 0
+        if state.grad_enabled:
+            if (x.record is not None or x.base is not None) and tape.requires_grad(x):
+                flags = 1
+            if (y.record is not None or y.base is not None) and tape.requires_grad(y):
+                flags += 2
+        key: tuple = (IN_PLACE, x.spec, y.spec, flags)
+        values = self.bind(args, None)
+        found = self.binary.get(key)
+        plan: Plan
+        if found is not None:
+            plan = found
+            plan.used = True
+            return self._write(plan, state, values, x, IN_PLACE)
+        result = self.dispatch(state, values, x, IN_PLACE)
+        plan = self.plan_for(state, values, x, IN_PLACE)
+        if plan.key and plan.short_key is None:
+            self.binary[key] = plan
+            plan.short_key = key
+        return result
 
     def call_out(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, out: Any) -> Any:
         """Call and write the result into ``out``, resizing it if its shape differs."""
@@ -399,6 +436,12 @@ class Op(OpCore):
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)
+
+
+def _is_bare(plan: Plan) -> bool:
+    """Whether a call of the plan needs nothing but its operands."""
+    return (plan.rule is None and plan.prepare is None and not plan.numbers
+            and (plan.kind == KERNEL or (plan.kind == VIEW and plan.binding is None)))
 
 
 def _record_short(plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],

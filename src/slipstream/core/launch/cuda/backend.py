@@ -305,6 +305,13 @@ class CudaBackend(Backend):
         """A point that the framework knows: the end of backward or of an optimizer's step."""
         self.queue().boundary()
 
+    def lasting(self) -> dict[Any, Any] | None:
+        """The queue's own; None in a capture, and where a pool of the user's gives the memory."""
+        queue = self.queue()
+        if queue.capture is not None or self.allocator.route is not None:
+            return None
+        return queue.lasting
+
     def send_all(self, reason: str = "wait") -> None:
         """Send the windows of all streams."""
         for queue in tuple(self.queues):
@@ -317,6 +324,8 @@ class CudaBackend(Backend):
 
     def drain(self) -> None:
         """Send everything and wait for it: memory runs out, or goes back to the card."""
+        for queue in tuple(self.queues):
+            queue.lasting = {}
         host_waits(self.device, "memory", self.finish_all, bound=True)
 
     def look(self) -> None:

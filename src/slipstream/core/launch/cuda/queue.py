@@ -47,7 +47,8 @@ class Queue:
     ``stream``: the driver's handle; ``number`` counts the device's streams, ``sequence`` what was
     recorded; ``deferred``: False for a handle that others have, whose launches are sent at once;
     ``workspace``: for library calls; ``capture``: what launches become nodes of while a user
-    captures; ``scratches``: memory of the op that is recorded, where streams are several.
+    captures; ``scratches``: memory of the op that is recorded, where streams are several;
+    ``lasting``: tensors that this stream's work filled, another dict once a send has failed.
     """
 
     owner: Any
@@ -71,6 +72,8 @@ class Queue:
     stretch: int
     before: int
     repeats: int
+    since: int
+    length: int
     spare: Window | None
     recent: Any
     taken: Any
@@ -79,6 +82,7 @@ class Queue:
     capture: Any
     scratches: list[int]
     timer: Any
+    lasting: dict[Any, Any]
 
     def __init__(self, owner: Any, stream: int, number: int) -> None:
         self.owner = owner
@@ -108,9 +112,12 @@ class Queue:
         self.stretch = 0
         self.before = 0
         self.repeats = 0
+        # Launches since the last known point, and how many there are where they come back.
+        self.since = self.length = 0
         # Memory that library calls may use, made when it is first wanted; what measures windows.
         self.workspace = self.capture = self.timer = None
         self.scratches = []
+        self.lasting = {}
         # One thread at a time sends: the driver is called without the interpreter's lock.
         self.lock = threading.RLock()
 
@@ -212,6 +219,7 @@ class Queue:
             key = mixed(key, mark)
             self.stretch = mixed(self.stretch, mark)
         window.key = key
+        self.since += 1
         self.sequence += 1
         if not cython.compiled:
             self.recording = False
@@ -222,7 +230,7 @@ class Queue:
         count: cython.Py_ssize_t = len(window.launches)
         if count >= MOST or not self.deferred or self.capture is not None:
             self.send("")
-        elif count >= LEAST and mark != self.mark:
+        elif count >= LEAST and mark != self.mark and self.since > self.length:
             # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
             rarity: cython.ulonglong = RARITY
             pair: cython.ulonglong = (mark ^ (self.mark * 40503)) >> 5
@@ -238,7 +246,10 @@ class Queue:
         else:
             self.repeats = 0
             self.before = self.stretch
+        # A short stretch that comes back and back is not cut: windows are whole ones of it.
+        self.length = self.since if self.repeats >= STEADY and self.since < LONG else 0
         self.stretch = 0
+        self.since = 0
         if count >= LONG or (count >= LEAST and self.repeats < STEADY):
             self.send("")
 
@@ -259,6 +270,9 @@ class Queue:
             self.mark = 0
             try:
                 hand_over(self, window, reason)
+            except BaseException:
+                self.lasting = {}
+                raise
             finally:
                 self.sending = False
                 self.note_waiting()
@@ -325,6 +339,9 @@ class Queue:
         try:
             self.owner.enter()
             launch_rest(self, self.window, "drained")
+        except BaseException:
+            self.lasting = {}
+            raise
         finally:
             self.sending = False
             self.note_waiting()
@@ -375,10 +392,9 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     for each in rest:
         launch = each
         end: cython.Py_ssize_t = window.ends[place]
-        block = launch.parameters(window.words, start, end - start)
         if queue.simulated:
             queue.driver.site, queue.driver.stamp = stamps_of(window)[place]
-        queue.hot.launch(launch.function, launch.shape, queue.stream, block)
+        launch_one(queue, launch, window.words, start, end - start)
         start = end
         place += 1
     if ring is not None:
@@ -386,6 +402,17 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     if queue.simulated:
         # What comes next is checked against the blocks of its own moment.
         queue.driver.stamp = None
+
+
+def launch_one(queue: Queue, launch: Launch, words: Words, start: cython.Py_ssize_t,
+               count: cython.Py_ssize_t) -> None:
+    """Hand a launch with its argument words to the driver."""
+    if cython.compiled and launch.places is None and queue.hot.launch_words(
+            launch.function, launch.shape, queue.stream, words.address(start), 8 * count,
+            launch.tail):
+        return
+    queue.hot.launch(launch.function, launch.shape, queue.stream,
+                     launch.parameters(words, start, count))
 
 
 def drain_from_outside(queue: Queue) -> None:
