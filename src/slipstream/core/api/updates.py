@@ -120,11 +120,8 @@ def advance(steps: Steps) -> bool:
 
 def is_capturing() -> bool:
     """Whether a current stream of the thread captures a graph; makes no context."""
-    backend: Any
-    for backend in door.windowed:
-        if backend.queue().capture is not None:
-            return True
-    return False
+    backends: tuple[Any, ...] = door.windowed
+    return any([backend.queue().capture is not None for backend in backends])
 
 
 def end_step() -> None:

@@ -74,6 +74,12 @@ def unkeyed_place(entry: Any, names: tuple[str, ...]) -> int:
     return names.index("size") if plain else -1
 
 
+def takes_one(op: OpCore) -> bool:
+    """Whether a call with one tensor alone may be carried out the short way."""
+    return op.count == 1 or (op.required == 1 and op.variadic < 0 and op.device_at < 0
+                             and not op.compound and not op.refuses)
+
+
 class OpCore(OpBase):
     """What is known of an op, and how its plans are carried out; `dispatch.op.Op` finds them."""
 
@@ -126,12 +132,8 @@ class OpCore(OpBase):
         self.variadic = variadic[0] if variadic else -1
         self.device_at = self.names.index("device") if "device" in self.names else -1
         self.compound = entry.function is not None
-        # Kernels of formulas take whatever elements there are.
         self.refuses = entry.kind not in FORMULA_KINDS
-        # Whether a call with one tensor alone may be one, and what it takes is then known.
-        self.lone = self.count == 1 or (
-            self.required == 1 and self.variadic < 0 and self.device_at < 0
-            and not self.compound and not self.refuses)
+        self.lone = takes_one(self)
         self.plans = {}
         self.binary = {}
         self.recipes = {}

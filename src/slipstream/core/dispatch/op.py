@@ -125,7 +125,7 @@ class Op(OpCore):
             return wiring.special(self, state, args, kwargs, None, PLAIN)
         if self.compound or kwargs or modes.listeners is not None:
             return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
-        key = self._short_key(state, args)
+        key = _short_key(self, state, args)
         found = self.binary.get(key)
         if found is None:
             return self._first_call(key, state, args)
@@ -287,12 +287,7 @@ class Op(OpCore):
         """Write into the first of two tensors, as a loop does in every step."""
         x: TensorBase = args[0]
         y: TensorBase = args[1]
-        flags: cython.int = 0
-        if state.grad_enabled:
-            if (x.record is not None or x.base is not None) and tape.requires_grad(x):
-                flags = 1
-            if (y.record is not None or y.base is not None) and tape.requires_grad(y):
-                flags += 2
+        flags: cython.int = _wants(state, x) + 2 * _wants(state, y)
         key: tuple = (IN_PLACE, x.spec, y.spec, flags)
         values = self.bind(args, None)
         found = self.binary.get(key)
@@ -375,41 +370,6 @@ class Op(OpCore):
             plan_table.keep(self, plan)
         return plan
 
-    def _short_key(self, state: ModeState, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """A key of the arguments as they were given; None where only the full key will do."""
-        n: cython.Py_ssize_t = len(args)
-        flags: cython.int = 0
-        i: cython.Py_ssize_t
-        tensor: TensorBase
-        if n > 5 or self.device_at >= 0:
-            return None
-        part: Any = None
-        second = third = fourth = fifth = part
-        # Backwards, so that the last one met is the first.
-        for i in range(n - 1, -1, -1):
-            fifth, fourth, third, second = fourth, third, second, part
-            value = args[i]
-            if isinstance(value, TensorBase):
-                tensor = value
-                part = tensor.spec
-                if ((tensor.record is not None or tensor.base is not None)
-                        and state.grad_enabled and tape.requires_grad(tensor)):
-                    flags |= 1 << i
-            elif value is None or type(value) is int or type(value) is bool or type(value) is str:
-                if i < self.count and self.kinds[i] != STATIC:
-                    return None
-                part = value
-            elif i < self.count and self.kinds[i] == STATIC and type(value) in _KEYED:
-                part = value
-            elif i < self.count and self.kinds[i] == STATIC and type(value) is float and value > 0:
-                part = (float, value)
-            elif i < self.count and self.kinds[i] == TENSORS and type(value) in (list, tuple):
-                part, wants = self._specs(value, state.grad_enabled)
-                flags |= wants << i
-            else:
-                return None
-        return (flags, part) if n == 1 else (n, flags, part, second, third, fourth, fifth)
-
     def _key(self, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
         n: cython.Py_ssize_t = self.count
         key: list = [None] * (n + 2)
@@ -436,6 +396,54 @@ class Op(OpCore):
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)
+
+
+def _short_key(op: OpCore, state: ModeState, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """A key of the arguments as they were given; None where only the full key will do."""
+    n: cython.Py_ssize_t = len(args)
+    flags: cython.int = 0
+    i: cython.Py_ssize_t
+    tensor: TensorBase
+    if n > 9 or op.device_at >= 0:
+        return None
+    parts: list | None = [] if n > 5 else None
+    part: Any = None
+    second = third = fourth = fifth = part
+    # Backwards, so that the last one met is the first.
+    for i in range(n - 1, -1, -1):
+        fifth, fourth, third, second = fourth, third, second, part
+        value = args[i]
+        if isinstance(value, TensorBase):
+            tensor = value
+            part = tensor.spec
+            if ((tensor.record is not None or tensor.base is not None)
+                    and state.grad_enabled and tape.requires_grad(tensor)):
+                flags |= 1 << i
+        elif value is None or type(value) is int or type(value) is bool or type(value) is str:
+            if i < op.count and op.kinds[i] != STATIC:
+                return None
+            part = value
+        elif i < op.count and op.kinds[i] == STATIC and type(value) in _KEYED:
+            part = value
+        elif i < op.count and op.kinds[i] == STATIC and type(value) is float and value > 0:
+            part = (float, value)
+        elif i < op.count and op.kinds[i] == TENSORS and type(value) in (list, tuple):
+            part, wants = op._specs(value, state.grad_enabled)
+            flags |= wants << i
+        else:
+            return None
+        if parts is not None:
+            parts.append(part)
+    if parts is not None:
+        return (n, flags, *parts)
+    return (flags, part) if n == 1 else (n, flags, part, second, third, fourth, fifth)
+
+
+def _wants(state: ModeState, tensor: TensorBase) -> cython.int:
+    """1 where a call on the tensor is recorded."""
+    if tensor.record is None and tensor.base is None:
+        return 0
+    return 1 if state.grad_enabled and tape.requires_grad(tensor) else 0
 
 
 def _is_bare(plan: Plan) -> bool:

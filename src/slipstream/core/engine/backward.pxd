@@ -2,7 +2,8 @@ from slipstream.core.engine.tape cimport Rule, Tape
 from slipstream.core.engine.views cimport Operations
 from slipstream.core.launch.door cimport LaunchDoor
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
-from slipstream.core.vocab.records cimport Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase
+from slipstream.core.vocab.records cimport (
+    Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase)
 
 cdef ModeTable modes
 cdef LaunchDoor door

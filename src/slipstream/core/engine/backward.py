@@ -176,7 +176,7 @@ class Walk:
         grads: Any = visit.grads
         visit.grads = None
         if grads is None:
-            self.release(node, None)
+            self.release(node, [])
             return
         leaf = node.rule is accumulate_rule
         if node.hooks:
@@ -185,7 +185,7 @@ class Walk:
             self.note_wanted(node, grads)
         runs = self.needed is None or node in self.needed
         if not leaf:
-            self.release(node, self.step(node, grads) if runs else None)
+            self.release(node, self.step(node, grads) if runs else [])
         elif runs and self.accumulate and grads[0] is not None:
             accumulate_leaf(node, grads, self.create_graph)
 
@@ -237,13 +237,13 @@ class Walk:
             rule.free(node)
         return results
 
-    def release(self, node: Node, results: list[Any] | None) -> None:
+    def release(self, node: Node, results: list[Any]) -> None:
         """Hand results on along the edges; nodes that now have everything become ready."""
         places: tuple | None = node.places
         edges: tuple = node.edges
         visit: Visit
         place: cython.Py_ssize_t
-        known: cython.Py_ssize_t = 0 if results is None else len(results)
+        known: cython.Py_ssize_t = len(results)
         for place in range(len(edges)):
             target = edges[place]
             if target is None:
@@ -491,7 +491,7 @@ def lasting_ones(walk: Walk, node: Node, tensor: TensorBase) -> TensorBase:
 def _put_back(walk: Walk) -> None:
     """Keep the gradient 1 for the next backward, if nobody else has it and nobody wrote to it."""
     kept: list = walk.ones
-    lasting: dict = walk.lasting
+    lasting: dict = walk.lasting  # type: ignore[assignment]  # a walk with ones has it
     if _holders(kept) == ALONE and len(lasting) < MOST_ONES:
         tensor: TensorBase = kept[0]
         storage: Storage = tensor.storage

@@ -15,7 +15,6 @@ import cython
 
 from slipstream.core.native.driver import Driver, DriverError
 
-
 # Bytes of the largest parameter block that every card takes.
 LARGEST = 4096
 

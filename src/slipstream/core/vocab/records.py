@@ -304,8 +304,8 @@ class Node:
     of that node's outputs it is, or is None itself where all are number 0; ``saved`` the tensors
     that the rule's formulas name; ``values`` the other arguments they name; ``inputs`` and
     ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and
-    ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes; ``plan``
-    the plan of the call, where it was one whose results are new tensors.
+    ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes;
+    ``plan`` the plan of the call, where it was one whose results are new tensors.
     """
 
     rule: Any

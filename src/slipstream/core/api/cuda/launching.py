@@ -172,7 +172,7 @@ class Launcher:
         place: cython.Py_ssize_t = 0
         for value in numbers:
             kind: cython.int = prepared.checks[place]
-            if kind == _INTEGER or kind == _TRUTH:
+            if kind in (_INTEGER, _TRUTH):
                 least, greatest = prepared.limits[place]
                 if not least <= value <= greatest:
                     self.kernel.refuse_number(args, place)

@@ -160,18 +160,9 @@ class CudaBackend(Backend):
                 queue.note_uses(operands, queue.sequence)
             if queue.capture is not None:
                 queue.capture.hold(operands)
-            self.send_exported(queue, operands)
+            send_exported(queue, operands)
         if self.blocking and self.queue().capture is None:
             self.wait()
-
-    def send_exported(self, queue: Queue, operands: tuple[Any, ...]) -> None:
-        """Send what was recorded where other code has memory that it touches."""
-        tensor: TensorBase
-        for each in operands:
-            tensor = each
-            if tensor.storage.exported:
-                queue.send("exported storage")
-                return
 
     def record_operands(self, launch: Launch, operands: tuple[Any, ...],
                         numbers: tuple[Any, ...]) -> None:
@@ -347,6 +338,16 @@ class CudaBackend(Backend):
             self.order.host_waited(self.order.snapshot(queue))
         self.check()
         self.slot.settled()
+
+
+def send_exported(queue: Queue, operands: tuple[Any, ...]) -> None:
+    """Send what was recorded where other code has memory that it touches."""
+    tensor: TensorBase
+    for each in operands:
+        tensor = each
+        if tensor.storage.exported:
+            queue.send("exported storage")
+            return
 
 
 def call_timed(queue: Queue, name: str, call: Any) -> None:

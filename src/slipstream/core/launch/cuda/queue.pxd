@@ -58,6 +58,7 @@ cdef class Queue:
 
 cdef Window fresh_window(Queue queue)
 cdef object hand_over(Queue queue, Window window, str reason)
+cdef object launch_whole(Queue queue, Window window, Graph graph)
 cdef object launch_rest(Queue queue, Window window, str reason)
 cdef object launch_one(Queue queue, Launch launch, Words words, Py_ssize_t start,
                        Py_ssize_t count)

@@ -108,12 +108,9 @@ class Queue:
         self.shared = False
         self.mark = 0
         self.ticks = 0
-        # The hash of the kernels since the last known point and of those before it; repeats.
-        self.stretch = 0
-        self.before = 0
-        self.repeats = 0
-        # Launches since the last known point, and how many there are where they come back.
-        self.since = self.length = 0
+        # The hash of the kernels since the last known point and of those before it; repeats;
+        # how many they are, and how many where they come back.
+        self.stretch = self.before = self.repeats = self.since = self.length = 0
         # Memory that library calls may use, made when it is first wanted; what measures windows.
         self.workspace = self.capture = self.timer = None
         self.scratches = []
@@ -248,8 +245,7 @@ class Queue:
             self.before = self.stretch
         # A short stretch that comes back and back is not cut: windows are whole ones of it.
         self.length = self.since if self.repeats >= STEADY and self.since < LONG else 0
-        self.stretch = 0
-        self.since = 0
+        self.stretch = self.since = 0
         if count >= LONG or (count >= LEAST and self.repeats < STEADY):
             self.send("")
 
@@ -309,19 +305,7 @@ class Queue:
         if graph is None:
             launch_rest(self, window, reason or "first sight")
             return
-        if self.simulated:
-            self.driver.stamps = stamps_of(window)
-        else:
-            # The simulated driver counts them itself.
-            self.hot.graph_kernel_nodes += count
-        ring: Ring | None = modes.ring
-        begun = None if ring is None else ring.timer.begin(self)
-        self.hot.launch_graph(graph.executable, self.stream)
-        if ring is not None:
-            ring.timer.sent(self, work_of(window, 0, count, ""), begun)
-        graph.used = self.counts.windows
-        self.counts.launches += count
-        self.counts.replayed += count
+        launch_whole(self, window, graph)
 
     # -- what has waited too long --
 
@@ -375,6 +359,24 @@ def hand_over(queue: Queue, window: Window, reason: str) -> None:
         queue.dispatch(window, reason)
     else:
         queue.timer.timed(queue, window, reason)
+
+
+def launch_whole(queue: Queue, window: Window, graph: Graph) -> None:
+    """Launch the graph of a window."""
+    count: cython.Py_ssize_t = len(window.launches)
+    if queue.simulated:
+        queue.driver.stamps = stamps_of(window)
+    else:
+        # The simulated driver counts them itself.
+        queue.hot.graph_kernel_nodes += count
+    ring: Ring | None = modes.ring
+    begun = None if ring is None else ring.timer.begin(queue)
+    queue.hot.launch_graph(graph.executable, queue.stream)
+    if ring is not None:
+        ring.timer.sent(queue, work_of(window, 0, count, ""), begun)
+    graph.used = queue.counts.windows
+    queue.counts.launches += count
+    queue.counts.replayed += count
 
 
 def launch_rest(queue: Queue, window: Window, reason: str) -> None:
