@@ -132,6 +132,7 @@ class OpCore(OpBase):
         self.variadic = variadic[0] if variadic else -1
         self.device_at = self.names.index("device") if "device" in self.names else -1
         self.compound = entry.function is not None
+        # Kernels of formulas take whatever elements there are.
         self.refuses = entry.kind not in FORMULA_KINDS
         self.lone = takes_one(self)
         self.plans = {}
@@ -279,7 +280,7 @@ class OpCore(OpBase):
             return self._views(plan, state, values)
         offset: cython.Py_ssize_t = source.offset + plan.offset
         if plan.steps is not None:
-            offset += self._distance(values[plan.numbers[0]], plan.steps)
+            offset += distance(values[plan.numbers[0]], plan.steps)
         out = self._alias(source, plan.out_spec, offset, plan.statics)
         if plan.rule is not None:
             self._record_view(plan, state, values, (out,))
@@ -288,16 +289,6 @@ class OpCore(OpBase):
         if modes.ring is not None:
             modes.ring.viewed(plan, state.code, state.instruction)
         return out
-
-    def _distance(self, starts: Any, steps: Any) -> int:
-        """How far a view's first element lies from its source's, in elements."""
-        total: cython.Py_ssize_t = 0
-        i: cython.Py_ssize_t
-        for i in range(len(steps)):
-            start: cython.Py_ssize_t = starts[i]
-            step: cython.Py_ssize_t = steps[i]
-            total += start * step
-        return total
 
     def _views(self, plan: Plan, state: ModeState, values: Any) -> Any:
         source: TensorBase = values[0]
@@ -381,6 +372,17 @@ class OpCore(OpBase):
                 return False
         # Only a pointwise op may read its target: others read elsewhere than they write.
         return same <= 1 or self.entry.kind == "pointwise"
+
+
+def distance(starts: Any, steps: Any) -> int:
+    """How far a view's first element lies from its source's, in elements."""
+    total: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    for i in range(len(steps)):
+        start: cython.Py_ssize_t = starts[i]
+        step: cython.Py_ssize_t = steps[i]
+        total += start * step
+    return total
 
 
 def note_bare_view(view: TensorBase) -> None:

@@ -296,12 +296,14 @@ class Op(OpCore):
             plan = found
             plan.used = True
             return self._write(plan, state, values, x, IN_PLACE)
-        result = self.dispatch(state, values, x, IN_PLACE)
-        plan = self.plan_for(state, values, x, IN_PLACE)
+        try:
+            plan = self.plan_for(state, values, x, IN_PLACE)
+        except MixedDeviceError as error:
+            return self._gathered(state, values, (x, IN_PLACE), error)
         if plan.key and plan.short_key is None:
             self.binary[key] = plan
             plan.short_key = key
-        return result
+        return self._write(plan, state, values, x, IN_PLACE)
 
     def call_out(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, out: Any) -> Any:
         """Call and write the result into ``out``, resizing it if its shape differs."""
