@@ -77,8 +77,8 @@ cdef class HotCalls:
     cdef public Py_ssize_t kernel_launches, graph_launches, graph_kernel_nodes
     cdef public Py_ssize_t node_updates
     cpdef object launch(self, size_t function, object shape, size_t stream, bytes block)
-    cdef bint launch_words(self, size_t function, tuple shape, size_t stream, size_t words,
-                           Py_ssize_t nbytes, bytes tail) except -1
+    cpdef bint launch_words(self, size_t function, tuple shape, size_t stream, size_t words,
+                            Py_ssize_t nbytes, bytes tail) except -1
     cpdef object launch_graph(self, size_t executable, size_t stream)
     cpdef object set_kernel_node(self, size_t executable, size_t node, size_t function,
                                  object shape, bytes block)

@@ -267,7 +267,7 @@ class Queue:
             try:
                 hand_over(self, window, reason)
             except BaseException:
-                self.lasting = {}
+                after_failure(self)
                 raise
             finally:
                 self.sending = False
@@ -324,7 +324,7 @@ class Queue:
             self.owner.enter()
             launch_rest(self, self.window, "drained")
         except BaseException:
-            self.lasting = {}
+            after_failure(self)
             raise
         finally:
             self.sending = False
@@ -359,6 +359,13 @@ def hand_over(queue: Queue, window: Window, reason: str) -> None:
         queue.dispatch(window, reason)
     else:
         queue.timer.timed(queue, window, reason)
+
+
+def after_failure(queue: Queue) -> None:
+    """Forget what work was to fill that may not have run."""
+    queue.lasting = {}
+    if queue.simulated:
+        queue.driver.stamp = None
 
 
 def launch_whole(queue: Queue, window: Window, graph: Graph) -> None:
