@@ -187,7 +187,11 @@ def backward(self: Any, gradient: Any = None, retain_graph: bool | None = None,
     ``gradient`` is that of this tensor; it may be left out for a single element.  Raises
     RuntimeError where there is nothing to differentiate.
     """
-    run_all([self], [gradient], retain_graph, create_graph, inputs)
+    if inputs is None:
+        kept = create_graph if retain_graph is None else retain_graph
+        run_backward([self], [gradient], bool(kept), create_graph, None, True)
+    else:
+        run_all([self], [gradient], retain_graph, create_graph, inputs)
 
 
 def run_all(tensors: list[Any], gradients: list[Any], retain_graph: bool | None,
@@ -202,7 +206,7 @@ def run_all(tensors: list[Any], gradients: list[Any], retain_graph: bool | None,
             if tape.requires_grad(each):
                 retain_grad(each)
     kept = create_graph if retain_graph is None else retain_graph
-    run_backward(tensors, gradients, bool(kept), create_graph, chosen, accumulate=True)
+    run_backward(tensors, gradients, bool(kept), create_graph, chosen, True)
 
 
 def register_hook(self: Any, hook: Callable[[Any], Any]) -> HookHandle:

@@ -227,8 +227,15 @@ class Tape:
 
     def _keep(self, node: Node, rule: Rule, values: Any) -> None:
         """Save what the rule's formulas name of the arguments."""
+        given: tuple = values if type(values) is tuple else tuple(values)
+        place: cython.Py_ssize_t
+        at: cython.Py_ssize_t
         if rule.saves:
-            node.saved = tuple([self._save(values[position]) for position in rule.saves])
+            found: list = []
+            for place in range(len(rule.saves)):
+                at = rule.saves[place]
+                found.append(self._save(given[at]))
+            node.saved = tuple(found)
         if rule.keeps:
             node.values = tuple([_kept(values[position], spec) for position, spec in rule.keeps])
 
@@ -244,17 +251,20 @@ class Tape:
     def _lead(self, node: Node, tensors: list[Any]) -> None:
         """Make the edges to the tensors."""
         edges: list = []
-        places: list = []
-        several = False
+        several: cython.bint = False
+        tensor: TensorBase
+        target: Node | None
         for each in tensors:
-            tensor: TensorBase = each
-            target: Node | None = self._target(tensor)
+            tensor = each
+            target = self._target(tensor)
             edges.append(target)
-            place: cython.int = 0 if target is None else _number(tensor)
-            several = several or place > 0
-            places.append(place)
+            if target is not None and _number(tensor) > 0:
+                several = True
         node.edges = tuple(edges)
-        node.places = tuple(places) if several else None
+        node.places = None
+        if several:
+            node.places = tuple([0 if target is None else _number(tensor)
+                                 for target, tensor in zip(edges, tensors, strict=True)])
 
     def attach(self, node: Node, outs: tuple[Any, ...]) -> None:
         """Make ``outs`` the node's outputs; save the first one bare if the rule names it."""
@@ -309,6 +319,7 @@ class Tape:
         rule: Rule = plan.rule
         tensors = _differentiated(rule, values)
         node = self._begin(rule, state)
+        node.plan = plan
         self._lead(node, tensors)
         if plan.in_specs is None:
             plan.in_specs = _specs_of(tensors)
@@ -330,6 +341,7 @@ class Tape:
         """``record_plan`` for one result of one or two operands, all else in ``tail``."""
         rule: Rule = plan.rule
         node = self._begin(rule, state)
+        node.plan = plan
         places: tuple = rule.differentiable
         first: TensorBase = operands[places[0]]
         last: TensorBase = operands[places[len(places) - 1]]
