@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from slipstream.core.dispatch.autocasting import autocast_function
+from slipstream.core.dispatch.autocasting import autocast_function, forget_casts
 from slipstream.core.vocab.autocast import AWAKE, BITS, DEVICE_TYPES, AutocastState
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.modes import ModeState, modes
@@ -147,7 +147,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 def clear_autocast_cache() -> None:
     """Drop the casts of weights that this thread keeps."""
-    settings_of(modes.current()).casts.clear()
+    forget_casts(settings_of(modes.current()))
 
 
 def autocast_increment_nesting() -> int:

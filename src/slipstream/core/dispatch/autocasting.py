@@ -12,15 +12,18 @@ from typing import Any
 import cython
 
 from slipstream.core.dispatch.calls import Call
+from slipstream.core.dispatch.foreach import together
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
+from slipstream.core.engine.backward import weight_cast
+from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import door
-from slipstream.core.vocab.autocast import AWAKE, BITS, AutocastState, WeightCast
+from slipstream.core.vocab.autocast import AWAKE, BITS, AutocastState, Member
 from slipstream.core.vocab.dtypes import DType, float32, float64, promote
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
-from slipstream.core.vocab.records import GradRecord, Spec, TensorBase
+from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
 
-__all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "Spec", "autocast", "autocast_function",
-           "hooks"]
+__all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "Spec", "Storage", "Tape", "WeightCast",
+           "autocast", "autocast_function", "cast_together", "forget_casts", "hooks"]
 
 # Policies; `entry.Entry` says what each means.
 LOWER = "lower"
@@ -29,6 +32,9 @@ WIDEST = "widest"
 REFUSED = "refused"
 ASLEEP = "asleep"
 POLICIES = (LOWER, FLOAT32, WIDEST, REFUSED, ASLEEP)
+
+# A weight that was cast with others so often for nothing goes by itself.
+PATIENCE = 2
 
 Values = tuple[Any, ...]
 Named = dict[str, Any]
@@ -161,11 +167,110 @@ class Cast:
             return hooks.to_dtype.call((tensor, self.dtype), None)
         settings: AutocastState = self.state.autocast
         key = (id(tensor), self.dtype)
-        known = settings.casts.get(key)
-        if known is None or not known.serves(self.state.grad_enabled):
-            made = hooks.to_dtype.call((tensor, self.dtype), None)
-            known = settings.casts[key] = WeightCast(tensor, made)
+        casts: dict = settings.casts
+        found = casts.get(key)
+        known: WeightCast
+        if found is None or not _serves(found, self.state.grad_enabled):
+            self.fill(settings, tensor, settings.members.get(key))
+            found = casts[key]
+        known = found
+        known.used = True
         return known.cast
+
+    def fill(self, settings: AutocastState, tensor: TensorBase, member: Member | None) -> None:
+        """Cast a weight, and with it those that were cast in the same scope before."""
+        weights: list = [tensor]
+        if member is not None and member.group is not None and not self.state.stack:
+            for each in member.group:
+                weight = each()
+                if weight is not None and weight is not tensor and self.lacks(weight):
+                    weights.append(weight)
+        if len(weights) > 1 and tensor.spec.device.type == "cuda":
+            casts: list = cast_together(weights, self.dtype)
+        else:
+            casts = [hooks.to_dtype.call((tensor, self.dtype), None)]
+        place: cython.Py_ssize_t
+        for place in range(len(casts)):
+            self.keep(settings, weights[place], casts[place])
+
+    def lacks(self, weight: TensorBase) -> bool:
+        """Whether a weight is still one, beside the others on its device, and not yet cast."""
+        if not is_weight(weight) or weight.spec.device.type != self.device_type:
+            return False
+        found = self.state.autocast.casts.get((id(weight), self.dtype))
+        return found is None or not _serves(found, self.state.grad_enabled)
+
+    def keep(self, settings: AutocastState, weight: TensorBase, cast: TensorBase) -> None:
+        """Note a cast for the scope, with a history where gradients are wanted."""
+        state = self.state
+        cast.record = None
+        if state.grad_enabled:
+            tape.record(weight_cast, (weight,), (cast,), state)
+        settings.casts[(id(weight), self.dtype)] = WeightCast(weight, cast)
+
+
+class WeightCast:
+    """A weight, what it held, and the cast of that: it serves as long as nothing wrote the weight.
+
+    The weight is held, so that no other object gets its identity.
+    """
+
+    weight: TensorBase
+    storage: Storage
+    version: int
+    cast: TensorBase
+    used: bool
+
+    def __init__(self, weight: TensorBase, cast: TensorBase) -> None:
+        self.weight = weight
+        self.storage = weight.storage
+        self.version = weight.storage.version
+        self.cast = cast
+        self.used = False
+
+
+def _serves(known: WeightCast, grad_enabled: bool) -> bool:
+    """Whether a cast still holds the weight's numbers, and carries the gradient if wanted."""
+    storage: Storage = known.weight.storage
+    if storage is not known.storage or storage.version != known.version:
+        return False
+    return not grad_enabled or known.cast.record is not None
+
+
+def forget_casts(settings: AutocastState) -> None:
+    """Drop a scope's casts of weights; the next scope casts together what this one used."""
+    casts: dict = settings.casts
+    members: dict = settings.members
+    group: list = []
+    known: WeightCast
+    for key, found in casts.items():
+        known = found
+        member = members.get(key)
+        if member is None:
+            member = members[key] = Member(known.weight, lambda gone: members.pop(gone.key, None),
+                                           key)
+        if not known.used:
+            member.leave()
+            member.left += 1
+        elif member.group is None and member.left < PATIENCE:
+            member.group = group
+            group.append(member)
+    casts.clear()
+
+
+def cast_together(tensors: list[Any], dtype: DType) -> list[Any]:
+    """Casts of tensors, without history, in one launch for those of a device and dtype."""
+    state: ModeState = modes.current()
+    results: list = [None] * len(tensors)
+    before = state.grad_enabled
+    state.grad_enabled = False
+    try:
+        for place in together(hooks.to_dtype, tensors, ({"dtype": dtype}, {}),
+                              (state, results, False)):
+            results[place] = hooks.to_dtype.call((tensors[place], dtype), None)
+    finally:
+        state.grad_enabled = before
+    return results
 
 
 def is_capturing() -> bool:

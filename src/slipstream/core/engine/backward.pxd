@@ -1,13 +1,23 @@
 from slipstream.core.engine.tape cimport Rule, Tape
+from slipstream.core.vocab.modes cimport ModeState
 from slipstream.core.vocab.records cimport GradRecord, Node, Spec, Storage, TensorBase
+
+cdef class WeightCastRule(Rule):
+    pass
 
 cdef class Walk:
     cdef public bint retain_graph, create_graph, accumulate
     cdef public dict grads, expected, wanted
     cdef public list ready
     cdef public object needed
+    cdef public ModeState state
+    cdef public list early, leaves, held
+    cdef public Py_ssize_t held_bytes
     cpdef object give(self, Node node, Py_ssize_t place, TensorBase grad)
     cpdef object push(self, Node node)
+    cpdef object complete(self, Node node)
+    cpdef bint hold(self, Node node) except -1
+    cpdef object flush(self)
     cpdef object count(self, list roots)
     cpdef object visit(self, Node node)
     cpdef list step(self, Node node, list grads)

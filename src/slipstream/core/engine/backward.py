@@ -17,11 +17,15 @@ from slipstream.core.engine.views import operations
 from slipstream.core.launch.door import door
 from slipstream.core.vocab.autocast import AWAKE
 from slipstream.core.vocab.devices import CPU
-from slipstream.core.vocab.modes import decode_site, modes
+from slipstream.core.vocab.dtypes import float32
+from slipstream.core.vocab.modes import ModeState, decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
 from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
-__all__ = ["GradRecord", "Rule", "Tape", "Walk", "run_backward"]
+__all__ = ["GradRecord", "ModeState", "Rule", "Tape", "Walk", "run_backward", "weight_cast"]
+
+# Bytes of gradients that wait to be cast at most.
+HELD_BYTES = 32 << 20
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
          "after they have already been freed). Saved intermediate values of the graph are freed "
@@ -39,8 +43,24 @@ class Checks:
 checks = Checks()
 
 
+class WeightCastRule(Rule):
+    """The rule of autocast's casts of weights."""
+
+    def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+        """The gradient in the weight's dtype."""
+        spec: Spec = node.inputs[0]
+        return [operations.cast.call((grads[0], spec.dtype), None)]
+
+
+weight_cast = WeightCastRule("ToDtypeBackward0", (0,))
+
+
 class Walk:
-    """One backward: the gradients that wait at nodes, and how many more each node expects."""
+    """One backward: the gradients that wait at nodes, and how many more each node expects.
+
+    ``leaves`` and ``held``: weights that autocast cast, and their gradients in its dtype, which
+    nobody can see before they are cast together.
+    """
 
     retain_graph: bool
     create_graph: bool
@@ -50,6 +70,11 @@ class Walk:
     ready: list[Node]
     wanted: dict[tuple[Node, int], Any]
     needed: set[Node] | None
+    state: ModeState
+    early: list[Node]
+    leaves: list[GradRecord]
+    held: list[TensorBase]
+    held_bytes: int
 
     def __init__(self, retain_graph: bool, create_graph: bool) -> None:
         self.retain_graph = retain_graph
@@ -60,6 +85,11 @@ class Walk:
         self.wanted = {}
         self.needed = None
         self.accumulate = True
+        self.state = modes.current()
+        self.early = []
+        self.leaves = []
+        self.held = []
+        self.held_bytes = 0
 
     def give(self, node: Node, place: int, grad: TensorBase) -> None:
         """Add a gradient to what waits for an output of a node."""
@@ -118,8 +148,53 @@ class Walk:
 
     def run(self) -> None:
         """Run nodes until none is ready."""
-        while self.ready:
-            self.visit(self.ready.pop())
+        while self.early or self.ready:
+            self.visit(self.early.pop() if self.early else self.ready.pop())
+        self.flush()
+
+    def hold(self, node: Node) -> bool:
+        """Keep back the gradient of a weight's cast, to be cast with others; False where it runs.
+
+        Only where the leaf has no other gradient and no hook looks at what passes.
+        """
+        leaf: GradRecord = node.edges[0]  # type: ignore[assignment]  # a weight is a leaf
+        if self.create_graph or not self.accumulate or self.wanted or checks.nan:
+            return False
+        if (leaf.rule is not accumulate_rule or leaf.grad is not None or leaf.hooks or node.hooks
+                or self.state.stack or self.expected[leaf] != 1 or node not in self.grads):
+            return False
+        grads: list = self.grads[node]
+        grad: TensorBase = grads[0]
+        spec: Spec = grad.spec
+        if not spec.contiguous or spec.device.type != "cuda" or spec.shape != node.inputs[0].shape:
+            return False
+        self.grads.pop(node)
+        if not self.leaves:
+            tape.waiting.append(self)
+        self.leaves.append(leaf)
+        self.held.append(grad)
+        self.held_bytes += spec.nbytes
+        if self.held_bytes > HELD_BYTES:
+            self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Cast the gradients that are kept back and give them to their leaves."""
+        if not self.leaves:
+            return
+        leaves: list = self.leaves
+        held: list = self.held
+        tape.waiting.remove(self)
+        self.leaves = []
+        self.held = []
+        self.held_bytes = 0
+        casts: list = operations.cast_list(held, float32)
+        place: cython.Py_ssize_t
+        leaf: GradRecord
+        for place in range(len(leaves)):
+            leaf = leaves[place]
+            leaf.grad = (casts[place] if leaf.grad is None
+                         else _added(leaf.grad, casts[place]))
 
     def visit(self, node: Node) -> None:
         """Run a node's hooks, note the gradients asked for, run the node.
@@ -132,6 +207,8 @@ class Walk:
             self.release(node, [])
             return
         leaf = node.rule is accumulate_rule
+        if self.leaves and (node.hooks or node.rule.foreign):
+            self.flush()
         if node.hooks:
             grads = call_tensor_hooks(node.hooks, grads)
         for place in range(len(grads) if self.wanted else 0):
@@ -199,7 +276,17 @@ class Walk:
             left = self.expected[target] - 1
             self.expected[target] = left
             if left == 0:
-                self.push(target)
+                self.complete(target)
+
+    def complete(self, node: Node) -> None:
+        """The node has all its gradients.
+
+        Weights may be cast long before they are used, but their gradients go on at once.
+        """
+        if node.rule is not weight_cast:
+            self.push(node)
+        elif not self.hold(node):
+            self.early.append(node)
 
 
 def _apply_noted(node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
@@ -351,6 +438,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
                 walk.push(node)
         walk.run()
     finally:
+        walk.flush()
         state.grad_enabled = before
         state.special |= awake
         state.code, state.instruction = site

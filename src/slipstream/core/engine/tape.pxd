@@ -11,6 +11,7 @@ cdef class Rule:
     cdef public bint saves_second
     cdef public bint materializes
     cdef public bint follows_base
+    cdef public bint foreign
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cpdef object free(self, Node node)
 
@@ -31,6 +32,8 @@ cdef class Tape:
     cdef public object refresh
     cdef public object pack
     cdef public type tensor_class
+    cdef public list waiting
+    cpdef object settle(self)
     cpdef tuple edge_of(self, TensorBase tensor)
     cpdef TensorBase alias(self, TensorBase tensor)
     cpdef bint requires_grad(self, TensorBase tensor)

@@ -25,6 +25,7 @@ class Operations:
     sum: Any = None
     sum_to: Any = None
     cast: Any = None
+    cast_list: Any = None
     full: Any = None
     zeros: Any = None
     index_put: Any = None
