@@ -20,6 +20,7 @@ cdef class Walk:
     cpdef object flush(self)
     cpdef object count(self, list roots)
     cpdef object visit(self, Node node)
+    cpdef bint skips(self, Node node, TensorBase grad) except -1
     cpdef list step(self, Node node, list grads)
     cpdef object release(self, Node node, list results)
 

@@ -215,10 +215,24 @@ class Walk:
             if (node, place) in self.wanted:
                 self.wanted[node, place] = grads[place]
         runs = self.needed is None or node in self.needed
-        if not leaf:
+        if node.rule.casts and self.skips(node, grads[0]):
+            self.release(node, grads)
+        elif not leaf:
             self.release(node, self.step(node, grads) if runs else [])
         elif runs and self.accumulate and grads[0] is not None:
             accumulate_leaf(node, grads, self.create_graph)
+
+    def skips(self, node: Node, grad: TensorBase) -> bool:
+        """Whether a cast's gradient may go on as it is: its only reader widens what it reads."""
+        target: Node = node.edges[0]  # type: ignore[assignment]  # a cast that wants none is no node
+        rule: Rule = target.rule
+        if not rule.widens or self.create_graph or self.wanted or checks.nan or self.state.stack:
+            return False
+        if node.hooks or target.hooks or self.expected[target] != 1 or target in self.grads:
+            return False
+        spec: Spec = node.inputs[0]
+        return (spec.dtype is float32 and grad.spec.dtype.itemsize == 2
+                and grad.spec.shape == spec.shape)
 
     def step(self, node: Node, grads: list[Any]) -> list[Any]:
         """The gradients of a node's inputs."""

@@ -12,6 +12,8 @@ cdef class Rule:
     cdef public bint materializes
     cdef public bint follows_base
     cdef public bint foreign
+    cdef public bint casts
+    cdef public bint widens
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cpdef object free(self, Node node)
 

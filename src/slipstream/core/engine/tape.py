@@ -42,6 +42,8 @@ class Rule:
     materializes: bool
     follows_base: bool
     foreign: bool
+    casts: bool
+    widens: bool
 
     def __init__(self, name: str, differentiable: tuple[int, ...]) -> None:
         self.name = name
@@ -56,6 +58,9 @@ class Rule:
         self.follows_base = True
         # Whether ``apply`` is a user's code, which may look at any tensor's ``grad``.
         self.foreign = False
+        # Whether it is a cast's, and whether it takes a gradient in 16 bits as one that was cast.
+        self.casts = False
+        self.widens = False
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs, one for each edge, from those of the outputs."""

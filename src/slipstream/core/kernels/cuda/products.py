@@ -15,7 +15,8 @@ from slipstream.core.kernels.cuda.half_products import maker_of
 from slipstream.core.kernels.cuda.tiles import DEEPEST, KEPT, SIZES, Product, Sizes, tiled
 from slipstream.core.kernels.cuda.walks import NARROW, Ints, divider, merged, place_type
 from slipstream.core.shapes.broadcast import broadcast_strides
-from slipstream.core.vocab.records import Kernel
+from slipstream.core.shapes.specs import specs
+from slipstream.core.vocab.records import Kernel, Spec
 
 _WALK = f"""
 struct slip_walk {{
@@ -227,6 +228,19 @@ def _kernel(plan: Any, found: Geometry, text: dict[str, Any],
 def matmul(plan: Any, call: Any) -> Kernel:
     """self @ other; operands: out, self, other."""
     return _kernel(plan, geometry(plan.out_spec, call.spec("self"), call.spec("other")), {})
+
+
+def rows_of(call: Any) -> tuple[Spec, Spec]:
+    """The specs of self^T and other, both with their leading dims as one."""
+    a, b = call.spec("self"), call.spec("other")
+    n, m, rows = a.shape[-1], b.shape[-1], prod(a.shape[:-1])
+    return (specs.intern(a.device, a.dtype, (n, rows), (1, n)),
+            specs.contiguous(b.device, b.dtype, (rows, m)))
+
+
+def rows_product(plan: Any, call: Any) -> Kernel:
+    """self^T @ other over all rows; operands: out, self, other."""
+    return _kernel(plan, geometry(plan.out_spec, *rows_of(call)), {})
 
 
 def linear(plan: Any, call: Any) -> Kernel:
