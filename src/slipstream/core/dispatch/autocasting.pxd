@@ -1,5 +1,7 @@
 from slipstream.core.dispatch.op cimport Op
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.dispatch.carrying cimport OpCore
+from slipstream.core.dispatch.lists cimport TensorList
 from slipstream.core.engine.tape cimport Tape
 from slipstream.core.vocab.records cimport GradRecord, Spec, Storage, TensorBase
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import cython
 
+from slipstream.core.dispatch import foreach
 from slipstream.core.dispatch.calls import Call
-from slipstream.core.dispatch.foreach import together
+from slipstream.core.dispatch.carrying import OpCore
+from slipstream.core.dispatch.lists import TensorList
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.engine.backward import weight_cast
 from slipstream.core.engine.tape import Tape, tape
@@ -22,8 +24,8 @@ from slipstream.core.vocab.dtypes import DType, float32, float64, promote
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
 
-__all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "Spec", "Storage", "Tape", "WeightCast",
-           "autocast", "autocast_function", "cast_together", "forget_casts", "hooks"]
+__all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "OpCore", "Spec", "Storage", "Tape",
+           "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together", "forget_casts", "hooks"]
 
 # Policies; `entry.Entry` says what each means.
 LOWER = "lower"
@@ -205,7 +207,7 @@ class Cast:
         state = self.state
         cast.record = None
         if state.grad_enabled:
-            tape.record(weight_cast, (weight,), (cast,), state)
+            tape.record_cast(weight_cast, weight, cast, state)
         settings.casts[(id(weight), self.dtype)] = WeightCast(weight, cast)
 
 
@@ -261,16 +263,50 @@ def forget_casts(settings: AutocastState) -> None:
 def cast_together(tensors: list[Any], dtype: DType) -> list[Any]:
     """Casts of tensors, without history, in one launch for those of a device and dtype."""
     state: ModeState = modes.current()
+    op: OpCore = hooks.to_dtype
+    tensor: TensorBase
+    specs: list = []
+    for each in tensors:
+        tensor = each
+        specs.append(tensor.spec)
+    key = (dtype, tuple(specs))
+    known: dict = op.lists
+    found = known.get(key)
+    if found is None:
+        found = fitted(op, tensors, dtype, known, key)
     results: list = [None] * len(tensors)
+    for both in found[0]:
+        run_list(both[0], both[1], (state, tensors, results))
+    place: cython.Py_ssize_t
     before = state.grad_enabled
     state.grad_enabled = False
     try:
-        for place in together(hooks.to_dtype, tensors, ({"dtype": dtype}, {}),
-                              (state, results, False)):
-            results[place] = hooks.to_dtype.call((tensors[place], dtype), None)
+        for place in range(len(tensors)):
+            if results[place] is None:
+                results[place] = hooks.to_dtype.call((tensors[place], dtype), None)
     finally:
         state.grad_enabled = before
     return results
+
+
+def run_list(part: TensorList, places: list[int], facts: Any) -> None:
+    """Put the casts of a list of tensors in their places; nothing where the list does not fit."""
+    state, tensors, results = facts
+    made: list = part.new_column()
+    at: cython.Py_ssize_t
+    if part.run(state, (made, [tensors[place] for place in places]), (), ()):
+        for at in range(len(made)):
+            results[places[at]] = made[at]
+
+
+def fitted(op: Any, tensors: list[Any], dtype: DType, known: Any, key: Any) -> Any:
+    """The lists of tensors of these specs, made anew."""
+    found = foreach.made(op, [tensors], (foreach.values_of(op, {"dtype": dtype}, {}), {}),
+                         (modes.current(), False))
+    if len(known) >= foreach.MOST:
+        known.clear()
+    known[key] = found
+    return found
 
 
 def is_capturing() -> bool:

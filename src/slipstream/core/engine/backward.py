@@ -206,8 +206,9 @@ class Walk:
         if grads is None:
             self.release(node, [])
             return
-        leaf = node.rule is accumulate_rule
-        if self.leaves and (node.hooks or node.rule.foreign):
+        rule: Rule = node.rule
+        leaf = rule is accumulate_rule
+        if self.leaves and (node.hooks or rule.foreign):
             self.flush()
         if node.hooks:
             grads = call_tensor_hooks(node.hooks, grads)
@@ -215,7 +216,7 @@ class Walk:
             if (node, place) in self.wanted:
                 self.wanted[node, place] = grads[place]
         runs = self.needed is None or node in self.needed
-        if node.rule.casts and self.skips(node, grads[0]):
+        if rule.casts and self.skips(node, grads[0]):
             self.release(node, grads)
         elif not leaf:
             self.release(node, self.step(node, grads) if runs else [])

@@ -324,6 +324,14 @@ class Tape:
         self.attach(node, outs)
         return node
 
+    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, state: ModeState) -> None:
+        """Record a copy of a leaf."""
+        node = self._begin(rule, state)
+        node.edges = (self._target(leaf),)
+        node.inputs = (leaf.spec,)
+        node.outputs = (out.spec,)
+        self._belong(out, node, 0)
+
     def record_plan(self, plan: Plan, values: Any, outs: tuple[Any, ...],
                     state: ModeState) -> Node:
         """Record a call of a plan, whose operands and results have the same specs every time."""
