@@ -247,6 +247,8 @@ def forget_casts(settings: AutocastState) -> None:
     known: WeightCast
     for key, found in casts.items():
         known = found
+        if known.weight.spec.device.type != "cuda":
+            continue
         member = members.get(key)
         if member is None:
             member = members[key] = Member(known.weight, lambda gone: members.pop(gone.key, None),

@@ -24,8 +24,6 @@ from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
 __all__ = ["GradRecord", "ModeState", "Rule", "Tape", "Walk", "run_backward", "weight_cast"]
 
-# Bytes of gradients that wait to be cast at most.
-HELD_BYTES = 32 << 20
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
          "after they have already been freed). Saved intermediate values of the graph are freed "
@@ -35,9 +33,13 @@ AGAIN = ("Trying to backward through the graph a second time (or directly access
 
 
 class Checks:
-    """What every step of backward is checked for; `autograd.detect_anomaly` sets it."""
+    """What every step of backward is checked for; `autograd.detect_anomaly` sets it.
+
+    ``held_bytes``: the most bytes of gradients that wait to be cast.
+    """
 
     nan = False
+    held_bytes = 32 << 20
 
 
 checks = Checks()
@@ -174,7 +176,7 @@ class Walk:
         self.leaves.append(leaf)
         self.held.append(grad)
         self.held_bytes += spec.nbytes
-        if self.held_bytes > HELD_BYTES:
+        if self.held_bytes > checks.held_bytes:
             self.flush()
         return True
 
