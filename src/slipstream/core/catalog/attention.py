@@ -190,19 +190,18 @@ def _lined(tensor: Any, lead: tuple[int, ...]) -> Any:
 
 def _stream(query: Any, shape: tuple[int, ...], dropout_p: float) -> tuple[int, int]:
     """Seed and first counter of the numbers that bernoulli_mask of the weights would draw."""
-    if not dropout_p:
-        return 0, 0
     draws = philox.draws(math.prod(shape), dtypes.bool_, "bernoulli")
     return defaults.of(query.spec.device).draw(draws)
 
 
 def _tiled(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
     dropout_p, is_causal, scale, form = facts
-    flat = not form.ready and all(each.spec.ndim == 2 for each in (query, key, value))
+    flat = False
     if not form.ready:
+        flat = all(each.spec.ndim == 2 for each in (query, key, value))
         query = _lined(query, form.queries)
         key, value = _lined(key, form.keys), _lined(value, form.keys)
-    seed, base = _stream(query, form.weights, dropout_p)
+    seed, base = _stream(query, form.weights, dropout_p) if dropout_p else (0, 0)
     out = ops.attention.call((query, key, value, attn_mask, seed, base, dropout_p, is_causal,
                               scale), None)[0]
     return ops.squeeze.call((out, 0), None) if flat else out
