@@ -67,13 +67,13 @@ def members() -> Any:
 def test_from_the_second_scope_on_it_is_one_launch_each_way() -> None:
     net, x = layers(), rows()
     assert launched(lambda: through(net, x))["cast"] == 2 * 3 + 1
+    losses: list[Any] = []
     for _ in range(3):
         net.zero_grad()
-        losses: list[Any] = []
         found = launched(lambda: losses.append(through(net, x)))
         # What is left is float() of the result.
         assert (found["list"], found["cast"]) == (1, 1)
-        found = launched(losses[0].backward)
+        found = launched(losses.pop().backward)
         assert (found["list"], found["cast"]) == (1, 1)
         assert all(each.grad.dtype is ss.float32 for each in net.parameters())
 

@@ -53,8 +53,8 @@ def binary_op(signature: str, formula: Any, gradient: Any, reference: Any, **fac
 def sum_gradients(dtypes: dict[str, Any], known: dict[str, Any]) -> list[Any] | None:
     """Both gradients of a plain sum are its own: no kernel runs where they have its dtype."""
     g, alpha = known["g"], known["alpha"]
-    if alpha != 1 or g.spec.dtype.is_complex and not all(
-            each.is_complex for each in dtypes.values()):
+    if alpha != 1 or any(each.is_complex is not g.spec.dtype.is_complex
+                         for each in dtypes.values()):
         return None
     return [g if each is g.spec.dtype else ops.to_dtype.call((g, each), None)
             for each in dtypes.values()]

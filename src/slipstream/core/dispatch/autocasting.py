@@ -25,7 +25,8 @@ from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
 
 __all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "OpCore", "Spec", "Storage", "Tape",
-           "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together", "forget_casts", "hooks"]
+           "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
+           "forget_casts", "hooks"]
 
 # Policies; `entry.Entry` says what each means.
 LOWER = "lower"
@@ -251,8 +252,7 @@ def forget_casts(settings: AutocastState) -> None:
             continue
         member = members.get(key)
         if member is None:
-            member = members[key] = Member(known.weight, lambda gone: members.pop(gone.key, None),
-                                           key)
+            member = Member.make(known.weight, members, key)
         if not known.used:
             member.leave()
             member.left += 1

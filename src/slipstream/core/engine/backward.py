@@ -227,7 +227,7 @@ class Walk:
 
     def skips(self, node: Node, grad: TensorBase) -> bool:
         """Whether a cast's gradient may go on as it is: its only reader widens what it reads."""
-        target: Node = node.edges[0]  # type: ignore[assignment]  # a cast that wants none is no node
+        target: Node = node.edges[0]  # type: ignore[assignment]  # it was recorded
         rule: Rule = target.rule
         if not rule.widens or self.create_graph or self.wanted or checks.nan or self.state.stack:
             return False

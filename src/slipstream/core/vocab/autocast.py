@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from slipstream.core.vocab.dtypes import DType, bfloat16, float16
@@ -42,17 +41,21 @@ class Member(weakref.ref[Any]):
     """
 
     __slots__ = ("group", "key", "left")
+    group: list[Member] | None
+    key: tuple[int, DType]
+    left: int
 
-    def __init__(self, weight: Any, callback: Callable[[Any], None],
-                 key: tuple[int, DType]) -> None:
-        super().__init__(weight, callback)
-        self.key = key
-        self.group: list[Member] | None = None
-        self.left = 0
+    @classmethod
+    def make(cls, weight: Any, members: dict[tuple[int, DType], Member],
+             key: tuple[int, DType]) -> Member:
+        """A member of no group, noted under its key."""
 
-    def __new__(cls, weight: Any, callback: Callable[[Any], None],
-                key: tuple[int, DType]) -> Member:
-        return super().__new__(cls, weight, callback)
+        def forget(gone: Any) -> None:
+            members.pop(gone.key, None)
+
+        made = members[key] = cls(weight, forget)
+        made.group, made.key, made.left = None, key, 0
+        return made
 
     def leave(self) -> None:
         """Go out of the group."""
