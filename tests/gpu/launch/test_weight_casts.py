@@ -152,6 +152,21 @@ def test_who_was_cast_for_nothing_often_goes_by_itself() -> None:
         assert scope(often, others[-1]) == {"cast": 2, "other": 2}
 
 
+def test_what_a_failure_left_out_stays() -> None:
+    net, x = layers(2), rows()
+    through(net, x)
+    for _ in range(PATIENCE + 1):
+        with pytest.raises(RuntimeError), ss.autocast("cuda", dtype=ss.bfloat16):
+            net[0](x)
+            net[1](x[:, :2])
+        with ss.autocast("cuda", dtype=ss.bfloat16):
+            net[0](x)
+            ss.clear_autocast_cache()
+            net[1](net[0](x))
+    found = launched(lambda: through(net, x))
+    assert (found["list"], found["cast"]) == (1, 1)
+
+
 def test_two_nets_in_turn_keep_their_lists() -> None:
     nets, x = [layers(2), layers(2)], rows()
     for net in nets:

@@ -147,7 +147,17 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 def clear_autocast_cache() -> None:
     """Drop the casts of weights that this thread keeps."""
-    forget_casts(settings_of(modes.current()))
+    settings = settings_of(modes.current())
+    forget_casts(settings, settings.nesting == 0)
+
+
+def end_scope(ended: bool) -> None:
+    """One scope less; the outermost one drops the thread's casts of weights.
+
+    ``ended``: it was not left by an exception, so that what it cast is what its like will cast.
+    """
+    if autocast_decrement_nesting() == 0:
+        forget_casts(settings_of(modes.current()), ended)
 
 
 def autocast_increment_nesting() -> int:

@@ -240,9 +240,14 @@ def _serves(known: WeightCast, grad_enabled: bool) -> bool:
     return not grad_enabled or known.cast.record is not None
 
 
-def forget_casts(settings: AutocastState) -> None:
-    """Drop a scope's casts of weights; the next scope casts together what this one used."""
+def forget_casts(settings: AutocastState, ended: bool) -> None:
+    """Drop casts of weights; of a scope that ``ended`` well the next one casts together what it
+    used.
+    """
     casts: dict = settings.casts
+    if not ended:
+        casts.clear()
+        return
     members: dict = settings.members
     group: list = []
     known: WeightCast
