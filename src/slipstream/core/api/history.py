@@ -64,6 +64,8 @@ def set_requires_grad(self: Any, wanted: bool) -> None:
 def grad_of(self: Any) -> Any:
     """The accumulated gradient; warns where backward will not fill it: not of a leaf."""
     record = self.record
+    if tape.waiting:
+        tape.settle()
     if record is None and self.base is None:
         return None
     if record is None or record.grad is None:
@@ -77,6 +79,7 @@ def grad_of(self: Any) -> Any:
 
 def set_grad(self: Any, grad: Any) -> None:
     """Replace the gradient; RuntimeError or TypeError where it does not fit the tensor."""
+    tape.settle()
     if grad is not None:
         if not isinstance(grad, TensorBase):
             raise TypeError("assigned grad expected to be a Tensor or None but got grad of type "
@@ -94,6 +97,7 @@ def set_grad(self: Any, grad: Any) -> None:
 
 def delete_grad(self: Any) -> None:
     """Drop the gradient."""
+    tape.settle()
     if self.record is not None:
         self.record.grad = None
 

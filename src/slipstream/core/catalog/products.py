@@ -19,6 +19,7 @@ from slipstream.core.kernels.cpu.small_products import SmallProduct, refusal
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab.errors import explain
+from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import OpBase, Spec, TensorBase
 
 
@@ -236,9 +237,23 @@ def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
         return (g.unsqueeze(-1) * conj(input)).reshape((-1, weight_spec.shape[0])).sum(0)
     known = conj(input) if input.spec.dtype.is_complex else input
     if g.spec.ndim != 2:
+        if _are_rows(g.spec, input.spec) and not modes.current().grad_enabled:
+            return ops.rows_product.call2(g, input)
         g = g.reshape((-1, weight_spec.shape[0]))
         known = known.reshape((-1, weight_spec.shape[1]))
     return ops.matmul.call2(turned(g), known)
+
+
+def _are_rows(a: Any, b: Any) -> Any:
+    """Whether two tensors are rows without gaps, for the kernel that takes them as they are."""
+    return (a.device.type == "cuda" and a.contiguous and b.contiguous and a.numel and b.numel
+            and not a.dtype.is_complex)
+
+
+def _rows_shape(call: Any) -> Any:
+    same_dtype(call, "self", "other")
+    a, b = call.spec("self"), call.spec("other")
+    return [(a.dtype, (a.shape[-1], b.shape[-1]))]
 
 
 def _input_grad(g: Any, weight: Any) -> Any:
@@ -269,6 +284,12 @@ def _refuses_linear(call: Any) -> str:
     return refusal(call.spec("input"), _turned_spec(call.spec("weight")))
 
 
+define(Entry(
+    "rows_product(Tensor self, Tensor other)", LIBRARY, shape=_rows_shape, path="", method=False,
+    dtypes=("int", "float"),
+    doc="self^T @ other of rows, (..., n) and (..., m), summed over all leading dims; CUDA tensors "
+        "without gaps.",
+), cuda=("library.rows_product", "products.rows_product"))
 define(Entry(
     "linear(Tensor input, Tensor weight, Tensor? bias=None)", LIBRARY, shape=_linear_shape,
     gradient={"input": _input_grad, "weight": _weight_grad,

@@ -93,6 +93,8 @@ class FormulaRule(Rule):
     def __init__(self, op: Op, positions: tuple[int, ...]) -> None:
         super().__init__(f"{_title(op.name)}Backward0", positions)
         self.op = op
+        self.casts = op.name == "to_dtype"
+        self.widens = op.entry.widens
         names = op.names
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
         self.upstream = op.entry.upstream

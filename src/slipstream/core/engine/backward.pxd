@@ -13,6 +13,7 @@ cdef Checks _checks
 
 cdef class Checks:
     cdef public bint nan
+    cdef public Py_ssize_t held_bytes
 
 cdef class Visit:
     cdef public Node node
@@ -21,17 +22,27 @@ cdef class Visit:
 
 cdef Visit visit_of(Node node)
 
+cdef class WeightCastRule(Rule):
+    pass
+
 cdef class Walk:
     cdef public bint retain_graph, create_graph, accumulate
     cdef public dict visits, wanted, lasting
     cdef public list ready, ones, roots
     cdef public object needed
+    cdef public ModeState state
+    cdef public list early, leaves, held
+    cdef public Py_ssize_t held_bytes
     cpdef object begin(self, Node node, Py_ssize_t place, TensorBase grad)
     cpdef object give(self, Visit visit, Py_ssize_t place, TensorBase grad)
     cpdef object push(self, Visit visit)
+    cpdef object complete(self, Visit visit)
+    cpdef bint hold(self, Visit visit) except -1
+    cpdef object flush(self)
     cpdef object count(self)
     cpdef object run(self)
     cpdef object visit(self, Visit visit)
+    cpdef bint skips(self, Node node, TensorBase grad) except -1
     cpdef list step(self, Node node, list grads)
     cpdef object release(self, Node node, list results)
 

@@ -17,12 +17,13 @@ from slipstream.core.engine.views import Operations, operations
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import AWAKE
 from slipstream.core.vocab.devices import CPU
+from slipstream.core.vocab.dtypes import float32
 from slipstream.core.vocab.modes import ModeState, ModeTable, decode_site, modes
 from slipstream.core.vocab.records import Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
 __all__ = ["Backend", "GradRecord", "LaunchDoor", "ModeState", "ModeTable", "Operations", "Plan",
-           "Rule", "Tape", "Visit", "Walk", "run_backward"]
+           "Rule", "Tape", "Visit", "Walk", "run_backward", "weight_cast"]
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
          "after they have already been freed). Saved intermediate values of the graph are freed "
@@ -32,12 +33,17 @@ AGAIN = ("Trying to backward through the graph a second time (or directly access
 
 
 class Checks:
-    """What every step of backward is checked for; `autograd.detect_anomaly` sets it."""
+    """What every step of backward is checked for; `autograd.detect_anomaly` sets it.
+
+    ``held_bytes``: the most bytes of gradients that wait to be cast.
+    """
 
     nan: bool
+    held_bytes: int
 
     def __init__(self) -> None:
         self.nan = False
+        self.held_bytes = 32 << 20
 
 
 checks = Checks()
@@ -63,11 +69,24 @@ def visit_of(node: Node) -> Visit:
     return visit
 
 
+class WeightCastRule(Rule):
+    """The rule of autocast's casts of weights."""
+
+    def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+        """The gradient in the weight's dtype."""
+        spec: Spec = node.inputs[0]
+        return [operations.cast.call((grads[0], spec.dtype), None)]
+
+
+weight_cast = WeightCastRule("ToDtypeBackward0", (0,))
+
+
 class Walk:
     """One backward: what it visits, and what of that is ready.
 
     ``ones``: the gradient that it starts from, where the device keeps that between backwards in
-    ``lasting``; nothing else of ours may hold it.
+    ``lasting``; nothing else of ours may hold it.  ``leaves`` and ``held``: weights that autocast
+    cast, and their gradients in its dtype, which nobody can see before they are cast together.
     """
 
     retain_graph: bool
@@ -80,6 +99,11 @@ class Walk:
     ones: list[Any]
     lasting: dict[Any, Any] | None
     roots: list[Visit]
+    state: ModeState
+    early: list[Visit]
+    leaves: list[GradRecord]
+    held: list[TensorBase]
+    held_bytes: int
 
     def __init__(self, retain_graph: bool, create_graph: bool) -> None:
         self.retain_graph = retain_graph
@@ -92,6 +116,11 @@ class Walk:
         self.ones = []
         self.lasting = None
         self.roots = []
+        self.state = modes.current()
+        self.early = []
+        self.leaves = []
+        self.held = []
+        self.held_bytes = 0
 
     def begin(self, node: Node, place: int, grad: TensorBase) -> None:
         """Start at an output of a node."""
@@ -163,8 +192,56 @@ class Walk:
 
     def run(self) -> None:
         """Run nodes until none is ready."""
-        while self.ready:
-            self.visit(self.ready.pop())
+        while self.early or self.ready:
+            self.visit(self.early.pop() if self.early else self.ready.pop())
+        self.flush()
+
+    def hold(self, visit: Visit) -> bool:
+        """Keep back the gradient of a weight's cast, to be cast with others; False where it runs.
+
+        Only where the leaf has no other gradient and no hook looks at what passes.
+        """
+        node: Node = visit.node
+        leaf: GradRecord = node.edges[0]  # type: ignore[assignment]  # a weight is a leaf
+        if self.create_graph or not self.accumulate or self.wanted or _checks.nan:
+            return False
+        if (leaf.rule is not accumulate_rule or leaf.grad is not None or leaf.hooks or node.hooks
+                or self.state.stack or visit.grads is None):
+            return False
+        other: Visit = self.visits[leaf]
+        grads: list = visit.grads
+        grad: TensorBase = grads[0]
+        spec: Spec = grad.spec
+        if (other.left != 1 or not spec.contiguous or spec.device.type != "cuda"
+                or spec.shape != node.inputs[0].shape):
+            return False
+        visit.grads = None
+        if not self.leaves:
+            tape.waiting.append(self)
+        self.leaves.append(leaf)
+        self.held.append(grad)
+        self.held_bytes += spec.nbytes
+        if self.held_bytes > _checks.held_bytes:
+            self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Cast the gradients that are kept back and give them to their leaves."""
+        if not self.leaves:
+            return
+        leaves: list = self.leaves
+        held: list = self.held
+        tape.waiting.remove(self)
+        self.leaves = []
+        self.held = []
+        self.held_bytes = 0
+        casts: list = operations.cast_list(held, float32)
+        place: cython.Py_ssize_t
+        leaf: GradRecord
+        for place in range(len(leaves)):
+            leaf = leaves[place]
+            leaf.grad = (casts[place] if leaf.grad is None
+                         else _added(leaf.grad, casts[place]))
 
     def visit(self, visit: Visit) -> None:
         """Run a node's hooks, note the gradients asked for, run the node.
@@ -178,13 +255,18 @@ class Walk:
         if grads is None:
             self.release(node, [])
             return
-        leaf = node.rule is accumulate_rule
+        rule: Rule = node.rule
+        leaf = rule is accumulate_rule
+        if self.leaves and (node.hooks or rule.foreign):
+            self.flush()
         if node.hooks:
             grads = call_tensor_hooks(node.hooks, grads)
         if self.wanted:
             self.note_wanted(node, grads)
         runs = self.needed is None or node in self.needed
-        if not leaf:
+        if rule.casts and self.skips(node, grads[0]):
+            self.release(node, grads)
+        elif not leaf:
             self.release(node, self.step(node, grads) if runs else [])
         elif runs and self.accumulate and grads[0] is not None:
             accumulate_leaf(node, grads, self.create_graph)
@@ -194,6 +276,19 @@ class Walk:
         for place in range(len(grads)):
             if (node, place) in self.wanted:
                 self.wanted[node, place] = grads[place]
+
+    def skips(self, node: Node, grad: TensorBase) -> bool:
+        """Whether a cast's gradient may go on as it is: its only reader widens what it reads."""
+        target: Node = node.edges[0]  # type: ignore[assignment]  # it was recorded
+        rule: Rule = target.rule
+        if not rule.widens or self.create_graph or self.wanted or _checks.nan or self.state.stack:
+            return False
+        visit: Visit = self.visits[target]
+        if node.hooks or target.hooks or visit.left != 1 or visit.grads is not None:
+            return False
+        spec: Spec = node.inputs[0]
+        return (spec.dtype is float32 and grad.spec.dtype.itemsize == 2
+                and grad.spec.shape == spec.shape)
 
     def step(self, node: Node, grads: list[Any]) -> list[Any]:
         """The gradients of a node's inputs."""
@@ -253,7 +348,17 @@ class Walk:
                 self.give(visit, 0 if places is None else places[place], results[place])
             visit.left -= 1
             if visit.left == 0:
-                self.push(visit)
+                self.complete(visit)
+
+    def complete(self, visit: Visit) -> None:
+        """The node has all its gradients.
+
+        Weights may be cast long before they are used, but their gradients go on at once.
+        """
+        if visit.node.rule is not weight_cast:
+            self.push(visit)
+        elif not self.hold(visit):
+            self.early.append(visit)
 
 
 def _apply_noted(node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
@@ -411,6 +516,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         if walk.ones:
             _put_back(walk)
     finally:
+        walk.flush()
         state.grad_enabled = before
         state.special |= awake
         state.code = code

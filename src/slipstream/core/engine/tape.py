@@ -14,7 +14,7 @@ from typing import Any
 
 import cython
 
-from slipstream.core.vocab.modes import ModeState, decode_site
+from slipstream.core.vocab.modes import ModeState, decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Plan, Spec, Storage, TensorBase
 
 # Accumulators run as soon as they are ready: later than any recorded node in sequence.
@@ -41,6 +41,9 @@ class Rule:
     saves_second: bool
     materializes: bool
     follows_base: bool
+    foreign: bool
+    casts: bool
+    widens: bool
 
     def __init__(self, name: str, differentiable: tuple[int, ...]) -> None:
         self.name = name
@@ -53,6 +56,11 @@ class Rule:
         self.materializes = True
         # Whether outputs that are views may take a new history of their base's.
         self.follows_base = True
+        # Whether ``apply`` is a user's code, which may look at any tensor's ``grad``.
+        self.foreign = False
+        # Whether it is a cast's, and whether it takes a gradient in 16 bits as one that was cast.
+        self.casts = False
+        self.widens = False
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs, one for each edge, from those of the outputs."""
@@ -101,6 +109,7 @@ class SavedTensor:
         """
         if self.packed is not None:
             hook, value = self.packed
+            tape.settle()
             return _alias(hook(value), record if self.is_output else self.record)
         tensor: TensorBase = self.tensor
         if tensor.storage.version != self.version:
@@ -145,18 +154,30 @@ def _changed_text(node: Node, saved: SavedTensor) -> str:
 
 
 class Tape:
-    """Makes nodes; a singleton, `tape`.  ``refresh`` is set by `engine.views`."""
+    """Makes nodes; a singleton, `tape`.  ``refresh`` is set by `engine.views`.
+
+    ``waiting``: the backward walks that hold gradients of leaves back, to cast them together.
+    """
 
     sequence: int
     refresh: Any
     pack: Any
     tensor_class: type[TensorBase]
+    waiting: list[Any]
 
     def __init__(self) -> None:
         self.sequence = 0
+        self.waiting = []
         self.refresh = None
         self.pack = None
         self.tensor_class = TensorBase
+
+    def settle(self) -> None:
+        """Give leaves the gradients that a backward of this thread holds back for them."""
+        state = modes.current() if self.waiting else None
+        for walk in list(self.waiting):
+            if walk.state is state:
+                walk.flush()
 
     def requires_grad(self, tensor: TensorBase) -> bool:
         """Whether the tensor wants a gradient, after bringing a view's history up to date."""
@@ -312,6 +333,14 @@ class Tape:
         node = self.make_node(rule, values, state)
         self.attach(node, outs)
         return node
+
+    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, state: ModeState) -> None:
+        """Record a copy of a leaf."""
+        node = self._begin(rule, state)
+        node.edges = (self._target(leaf),)
+        node.inputs = (leaf.spec,)
+        node.outputs = (out.spec,)
+        self._belong(out, node, 0)
 
     def record_plan(self, plan: Plan, values: Any, outs: tuple[Any, ...],
                     state: ModeState) -> Node:

@@ -25,6 +25,7 @@ class Operations:
     sum: Any
     sum_to: Any
     cast: Any
+    cast_list: Any
     full: Any
     zeros: Any
     index_put: Any
