@@ -9,7 +9,8 @@ from typing import Any
 
 from slipstream.core.api import history
 from slipstream.core.api.autocasting import awakened
-from slipstream.core.engine.backward import AGAIN, checks, run_backward
+from slipstream.core.engine.anomaly import AGAIN
+from slipstream.core.engine.backward import checks, run_backward
 from slipstream.core.engine.tape import Rule, SavedTensor, tape
 from slipstream.core.engine.views import check_inplace, operations, rebase, without_grad
 from slipstream.core.vocab.modes import ModeState, modes

@@ -10,6 +10,7 @@ from typing import Any
 
 import cython
 
+from slipstream.core.engine.anomaly import AGAIN, apply_noted, check_nan, fitting_gradient, zeros_of
 from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.engine.tape import accumulate as accumulate_rule
@@ -18,18 +19,12 @@ from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import AWAKE
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.dtypes import float32
-from slipstream.core.vocab.modes import ModeState, ModeTable, decode_site, modes
+from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
 __all__ = ["Backend", "GradRecord", "LaunchDoor", "ModeState", "ModeTable", "Operations", "Plan",
            "Rule", "Tape", "Visit", "Walk", "run_backward", "weight_cast"]
-
-AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
-         "after they have already been freed). Saved intermediate values of the graph are freed "
-         "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-         "backward through the graph a second time or if you need to access saved tensors after "
-         "calling backward.")
 
 
 class Checks:
@@ -296,13 +291,13 @@ class Walk:
             raise RuntimeError(AGAIN)
         rule: Rule = node.rule
         if len(grads) > 1 and rule.materializes and None in grads:
-            grads = [_zeros(grad, spec, grads) for grad, spec in zip(grads, node.outputs,
+            grads = [zeros_of(grad, spec, grads) for grad, spec in zip(grads, node.outputs,
                                                                      strict=True)]
         if node.hooks:
             grads = call_node_hooks(node.hooks, "pre", grads)
         results: list
         if _checks.nan:
-            results = _apply_noted(node, grads, self.create_graph)
+            results = apply_noted(node, grads, self.create_graph)
         else:
             results = rule.apply(node, grads, self.create_graph)
         if len(results) != len(node.edges):
@@ -325,7 +320,7 @@ class Walk:
                                             or tensor.spec.dtype is not spec.dtype):
                 results[place] = fit(tensor, spec, node, place)
         if _checks.nan:
-            _check_nan(node, results)
+            check_nan(node, results)
         if node.hooks:
             results = call_node_hooks(node.hooks, "post", results, tuple(grads))
         if not self.retain_graph:
@@ -359,31 +354,6 @@ class Walk:
             self.push(visit)
         elif not self.hold(visit):
             self.early.append(visit)
-
-
-def _apply_noted(node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
-    """Run a node's rule; an error of it says where the node was recorded."""
-    try:
-        return node.rule.apply(node, grads, create_graph)
-    except Exception as failure:
-        file, line = decode_site(node.code, node.instruction)
-        failure.add_note(f"in the backward of {node.name()}, which was recorded at {file}:{line}")
-        raise
-
-
-def _check_nan(node: Node, grads: list[Any]) -> None:
-    for place, grad in enumerate(grads):
-        if grad is not None and bool((grad != grad).any()):
-            file, line = decode_site(node.code, node.instruction)
-            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {place}th "
-                               f"output; it was recorded at {file}:{line}")
-
-
-def _zeros(grad: Any, spec: Spec, grads: list[Any]) -> Any:
-    if grad is not None:
-        return grad
-    like = next(each for each in grads if each is not None)
-    return operations.zeros(like, spec.shape, dtype=spec.dtype)
 
 
 def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
@@ -618,16 +588,4 @@ def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:
             raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
                                f"got {spec!r}")
         return operations.full.call((spec.shape, 1, spec.dtype, spec.device), None)
-    if not isinstance(grad, TensorBase):
-        raise TypeError(f"gradients can be either Tensors or None, not {type(grad).__name__}")
-    if grad.spec.shape != spec.shape:
-        raise RuntimeError(f"Mismatch in shape: grad_output[{place}] has a shape of "
-                           f"{list(grad.spec.shape)} and output[{place}] has a shape of "
-                           f"{list(spec.shape)}.")
-    if grad.spec.dtype.is_complex != spec.dtype.is_complex:
-        raise RuntimeError("For complex Tensors, both grad_output and output are required to have "
-                           f"the same dtype. Mismatch in dtype: grad_output[{place}] has a dtype "
-                           f"of {grad.spec.dtype.name} and output[{place}] has a dtype of "
-                           f"{spec.dtype.name}.")
-    return grad if grad.spec.dtype is spec.dtype else operations.cast(grad, spec.dtype)
-
+    return fitting_gradient(spec, grad, place)

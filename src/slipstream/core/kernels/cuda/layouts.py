@@ -7,7 +7,6 @@ so does the order of every reduction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import cython
 
@@ -22,68 +21,48 @@ from slipstream.core.kernels.cuda.access import (
     Ints,
     Words,
 )
+from slipstream.core.kernels.cuda.measures import (
+    BATCH_BYTES,
+    BLOCK,
+    BLOCKS,
+    BUSY_THREADS,
+    CHUNK_BYTES,
+    COLUMN_BYTES,
+    FEW_BLOCKS,
+    FEW_ENDLESS_ROWS,
+    FEW_ROWS,
+    HALF_SHARED,
+    JOINED_BYTES,
+    KEPT_BYTES,
+    KEPT_BYTES_LARGE,
+    KEPT_VECTORS,
+    LARGE_BATCH,
+    LARGEST_KEPT,
+    LONG_BLOCK,
+    LONG_ROW,
+    MANY_OPERANDS,
+    MANY_ROWS,
+    MANY_THREADS,
+    MOST_COLUMNS,
+    MOST_THREADS,
+    MOST_TURNS,
+    RESIDENT,
+    RESIDENT_BYTES,
+    RESIDENT_FAR,
+    RESIDENT_PLACES,
+    SHELF_BATCH,
+    SINGLE_BLOCKS,
+    STATIC_BYTES,
+    TALL_BLOCK,
+    UNROLLED,
+    WALK,
+    WARP,
+    WAVE,
+)
 from slipstream.core.kernels.cuda.stages import EACH, PLACES, Stages
-from slipstream.core.kernels.cuda.turns import ReducePlan
+from slipstream.core.kernels.cuda.turns import ReducePlan, plan_of
 from slipstream.core.kernels.cuda.writing import SIZES, Formula
 from slipstream.core.shapes.collapse import collapse
-
-WARP = 32
-BLOCK = 256
-# Threads of a row that is too long for registers, and most threads of one that is not.
-LONG_BLOCK = 512
-MOST_THREADS = 1024
-# Bytes that a thread may keep in registers, and in how many vectors; fewer in the largest blocks.
-KEPT_BYTES = 256
-KEPT_BYTES_LARGE = 128
-KEPT_VECTORS = 8
-# How many values a thread computes in unrolled code, about: more take long to compile.
-UNROLLED = 640
-# Rows are spread over more threads while there are fewer in all than this; while there are more
-# than this many threads, the same ones take several short rows at once.
-BUSY_THREADS = 65536
-MANY_THREADS = 1 << 18
-MOST_TURNS = 4
-# Rows that blocks of half the most threads keep in shared memory: two such blocks go together on
-# the larger cards.  Shared memory that a kernel needs beside its rows.
-HALF_SHARED = 108 << 10
-STATIC_BYTES = 4096
-# Vectors that a thread takes at once from there.
-SHELF_BATCH = 2
-# What is read again for its results is split between blocks only where rows are few and long; a
-# few more where no block can keep a row.
-FEW_ROWS = 64
-FEW_ENDLESS_ROWS = 264
-LONG_ROW = 65536
-LARGEST_KEPT = 216 << 10
-# Blocks of a split kernel, about: while the last ones end, others idle.  Rows that are never split;
-# bytes of each block at least; how far a thread walks down columns.
-BLOCKS = 4224
-# The same where a kernel reads once only: each block pays for its start, its joining and its ticket
-# while it asks for nothing, and this many are one round of 132 processors that hold four.
-SINGLE_BLOCKS = 528
-MANY_ROWS = 2112
-CHUNK_BYTES = 32768
-WALK = 8
-# Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
-JOINED_BYTES = 65536
-FEW_BLOCKS = 264
-# Blocks that run at once where a processor holds four.
-WAVE = 528
-# Threads of a block where there are no more blocks than that.
-TALL_BLOCK = 512
-# Bytes that a thread asks for at once; the blocks of such kernels that a processor should hold, if
-# so few bytes of a thread's registers are in use.
-BATCH_BYTES = 128
-LARGE_BATCH = 4
-RESIDENT = 4
-# The same where more addresses are in registers, down columns or of many operands; with places.
-RESIDENT_FAR = 3
-RESIDENT_PLACES = 2
-RESIDENT_BYTES = 150
-MANY_OPERANDS = 3
-# Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
-COLUMN_BYTES = 64
-MOST_COLUMNS = 8
 
 
 class Space:
@@ -136,21 +115,6 @@ class Cut:
         self.blocks = blocks
         self.chunks = chunks
         self.shared = shared
-
-
-# Plans by their fields: a launch of other sizes mostly has one that is known.
-plans: dict[tuple[Any, ...], ReducePlan] = {}
-MOST_PLANS = 4096
-
-
-def plan_of(*fields: Any) -> ReducePlan:
-    """The plan of these fields."""
-    found = plans.get(fields)
-    if found is None:
-        if len(plans) >= MOST_PLANS:
-            plans.clear()
-        found = plans[fields] = ReducePlan(*fields)
-    return found
 
 
 class Reduction:

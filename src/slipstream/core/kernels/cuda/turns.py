@@ -5,7 +5,7 @@ What is printed here is the same for row and column kernels; the writers know th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda.access import ONCE, Words
@@ -44,6 +44,21 @@ class ReducePlan(NamedTuple):
     stage: int = -1
     least: int = 1
     shelf: bool = False
+
+
+# Plans by their fields: a launch of other sizes mostly has one that is known.
+plans: dict[tuple[Any, ...], ReducePlan] = {}
+MOST_PLANS = 4096
+
+
+def plan_of(*fields: Any) -> ReducePlan:
+    """The plan of these fields."""
+    found = plans.get(fields)
+    if found is None:
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        found = plans[fields] = ReducePlan(*fields)
+    return found
 
 
 class ElementWriter:

@@ -1,0 +1,61 @@
+"""Numbers that the layouts of row and column kernels go by: threads, bytes, blocks."""
+
+from __future__ import annotations
+
+WARP = 32
+BLOCK = 256
+# Threads of a row that is too long for registers, and most threads of one that is not.
+LONG_BLOCK = 512
+MOST_THREADS = 1024
+# Bytes that a thread may keep in registers, and in how many vectors; fewer in the largest blocks.
+KEPT_BYTES = 256
+KEPT_BYTES_LARGE = 128
+KEPT_VECTORS = 8
+# How many values a thread computes in unrolled code, about: more take long to compile.
+UNROLLED = 640
+# Rows are spread over more threads while there are fewer in all than this; while there are more
+# than this many threads, the same ones take several short rows at once.
+BUSY_THREADS = 65536
+MANY_THREADS = 1 << 18
+MOST_TURNS = 4
+# Rows that blocks of half the most threads keep in shared memory: two such blocks go together on
+# the larger cards.  Shared memory that a kernel needs beside its rows.
+HALF_SHARED = 108 << 10
+STATIC_BYTES = 4096
+# Vectors that a thread takes at once from there.
+SHELF_BATCH = 2
+# What is read again for its results is split between blocks only where rows are few and long; a
+# few more where no block can keep a row.
+FEW_ROWS = 64
+FEW_ENDLESS_ROWS = 264
+LONG_ROW = 65536
+LARGEST_KEPT = 216 << 10
+# Blocks of a split kernel, about: while the last ones end, others idle.  Rows that are never split;
+# bytes of each block at least; how far a thread walks down columns.
+BLOCKS = 4224
+# The same where a kernel reads once only: each block pays for its start, its joining and its ticket
+# while it asks for nothing, and this many are one round of 132 processors that hold four.
+SINGLE_BLOCKS = 528
+MANY_ROWS = 2112
+CHUNK_BYTES = 32768
+WALK = 8
+# Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
+JOINED_BYTES = 65536
+FEW_BLOCKS = 264
+# Blocks that run at once where a processor holds four.
+WAVE = 528
+# Threads of a block where there are no more blocks than that.
+TALL_BLOCK = 512
+# Bytes that a thread asks for at once; the blocks of such kernels that a processor should hold, if
+# so few bytes of a thread's registers are in use.
+BATCH_BYTES = 128
+LARGE_BATCH = 4
+RESIDENT = 4
+# The same where more addresses are in registers, down columns or of many operands; with places.
+RESIDENT_FAR = 3
+RESIDENT_PLACES = 2
+RESIDENT_BYTES = 150
+MANY_OPERANDS = 3
+# Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
+COLUMN_BYTES = 64
+MOST_COLUMNS = 8
