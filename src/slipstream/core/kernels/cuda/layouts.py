@@ -37,7 +37,7 @@ KEPT_BYTES = 256
 KEPT_BYTES_LARGE = 128
 KEPT_VECTORS = 8
 # How many values a thread computes in unrolled code, about: more take long to compile.
-UNROLLED = 320
+UNROLLED = 640
 # Rows are spread over more threads while there are fewer in all than this; while there are more
 # than this many threads, the same ones take several short rows at once.
 BUSY_THREADS = 65536
@@ -47,6 +47,8 @@ MOST_TURNS = 4
 # the larger cards.  Shared memory that a kernel needs beside its rows.
 HALF_SHARED = 108 << 10
 STATIC_BYTES = 4096
+# Vectors that a thread takes at once from there.
+SHELF_BATCH = 2
 # What is read again for its results is split between blocks only where rows are few and long; a
 # few more where no block can keep a row.
 FEW_ROWS = 64
@@ -56,12 +58,19 @@ LARGEST_KEPT = 216 << 10
 # Blocks of a split kernel, about: while the last ones end, others idle.  Rows that are never split;
 # bytes of each block at least; how far a thread walks down columns.
 BLOCKS = 4224
+# The same where a kernel reads once only: each block pays for its start, its joining and its ticket
+# while it asks for nothing, and this many are one round of 132 processors that hold four.
+SINGLE_BLOCKS = 528
 MANY_ROWS = 2112
 CHUNK_BYTES = 32768
 WALK = 8
 # Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
 JOINED_BYTES = 65536
 FEW_BLOCKS = 264
+# Blocks that run at once where a processor holds four.
+WAVE = 528
+# Threads of a block where there are no more blocks than that.
+TALL_BLOCK = 512
 # Bytes that a thread asks for at once; the blocks of such kernels that a processor should hold, if
 # so few bytes of a thread's registers are in use.
 BATCH_BYTES = 128
@@ -73,7 +82,7 @@ RESIDENT_PLACES = 2
 RESIDENT_BYTES = 150
 MANY_OPERANDS = 3
 # Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
-COLUMN_BYTES = 32
+COLUMN_BYTES = 64
 MOST_COLUMNS = 8
 
 
@@ -233,23 +242,25 @@ def goes_down(reduction: Reduction, space: Space) -> bool:
     return False
 
 
-def cut(reduction: Reduction, space: Space, shared: int = 0) -> list[Cut]:
+def cut(reduction: Reduction, space: Space, card: tuple[int, int] = (0, 1)) -> list[Cut]:
     """The launches of a reduction over a space: one, or one for each stage.
 
-    ``shared``: bytes of shared memory that a block may have.  It decides where a row is kept, and
-    so how fast the kernel is; the order of reductions is the same.
+    ``card``: bytes of shared memory that a block may have, and how many processors there are.  They
+    decide where a row is kept and how many blocks take row after row, and so how fast the kernel
+    is; the order of reductions is the same.
     """
     if goes_down(reduction, space):
         return _cut_columns(reduction, space)
     cuts = _cut_rows(reduction, space)
     if cuts[0].plan.again and cuts[0].plan.stage < 0:
-        return [_shelved(reduction, space, cuts[0], shared)]
+        return [_shelved(reduction, space, cuts[0], card)]
     return cuts
 
 
-def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
+def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int]) -> Cut:
     """A cut whose rows are kept in shared memory, if they fit."""
     plan, words, end = cut.plan, dict(cut.words), 0
+    limit, processors = card
     for value in reduction.stages.reread():
         place = reduction.outputs + value
         if plan.kinds[place] != ONCE and not plan.shared[place]:
@@ -258,8 +269,9 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, limit: int) -> Cut:
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
     least = 2 if cut.block[0] < MOST_THREADS else 1
-    plan = plan._replace(shelf=True, least=least)
-    return Cut(plan, words, cut.block, cut.blocks, cut.chunks, end)
+    resident = min(least, max(limit // (end + STATIC_BYTES), 1))
+    plan = plan._replace(shelf=True, least=least, batch=min(plan.batch, SHELF_BATCH))
+    return Cut(plan, words, cut.block, min(space.rows, processors * resident), cut.chunks, end)
 
 
 # ---- rows ----
@@ -395,7 +407,9 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     most: cython.longlong = _keep(reduction, kept, vector)
     lanes: cython.longlong
     keep: cython.longlong
-    lanes, keep = _lanes(vectors, most, rows, most * vector * kept <= KEPT_BYTES_LARGE)
+    # What is read once only needs no more threads to be kept.
+    large = most * vector * kept <= KEPT_BYTES_LARGE and not reduction.single
+    lanes, keep = _lanes(vectors, most, rows, large)
     if not keep and length * stored > HALF_SHARED and not reduction.single:
         lanes = MOST_THREADS
     batch: cython.longlong = keep or _batch(reduction, max(stored, 1), vector)
@@ -458,7 +472,8 @@ def _row_chunks(reduction: Reduction, rows: int, length: int, stored: int) -> in
     few: cython.longlong = FEW_ENDLESS_ROWS if length * stored > LARGEST_KEPT else FEW_ROWS
     if rows >= MANY_ROWS or (not reduction.single and (rows >= few or length < LONG_ROW)):
         return 1
-    return min(length * reduction.itemsize // CHUNK_BYTES, _blocks(BLOCKS, max(rows, 1)))
+    blocks: cython.longlong = SINGLE_BLOCKS if reduction.single else BLOCKS
+    return min(length * reduction.itemsize // CHUNK_BYTES, max(blocks // max(rows, 1), 1))
 
 
 def _wide(space: Space) -> bool:
@@ -469,9 +484,10 @@ def _wide(space: Space) -> bool:
         for step in steps:
             farthest = max(farthest, abs(step))
     narrow: cython.longlong = access.NARROW
-    if max(rows, length) < narrow // farthest:
+    # Loops look a few batches ahead.
+    if max(rows, length) < narrow // 2 // farthest:
         return False
-    return max(rows, length,
+    return max(rows, 2 * length,
                *[access.reach(space.inner, steps) for steps in space.inner_steps]) >= access.NARROW
 
 
@@ -479,8 +495,10 @@ def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, chunks: in
     vectors: cython.longlong = words["vectors"][0]
     turn: cython.longlong = BLOCK * plan.batch
     span: cython.longlong = _blocks(vectors, chunks)
-    if span > turn:
-        span = _blocks(span, turn) * turn
+    # Whole batches where all can be whole, else whole turns of the threads.
+    unit: cython.longlong = turn if vectors % turn == 0 else BLOCK
+    if span > unit:
+        span = _blocks(span, unit) * unit
     chunks = _blocks(vectors, span)
     words = {**words, "span": [span], "chunks": [chunks]}
     plan = plan._replace(exact=vectors % turn == 0 == span % turn)
@@ -502,8 +520,9 @@ def _column_vector(reduction: Reduction, space: Space) -> int:
     """Columns of a thread."""
     outer_steps = space.outer_steps
     whole = [place for place in range(len(outer_steps)) if outer_steps[place][-1] == 1]
+    walked = [place for place in whole if reduction.levels[place] == EACH] or whole
     vector: cython.longlong = min(
-        access.elements_of([reduction.itemsizes[place] for place in whole]),
+        access.elements_of([reduction.itemsizes[place] for place in walked]),
         MOST_COLUMNS, max(COLUMN_BYTES // reduction.fold_bytes, 1))
     vector = _power_of_two(space.outer[-1], vector)
     for place in whole:
@@ -525,6 +544,8 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     place: cython.Py_ssize_t
     for place in range(len(reduction.levels)):
         near = _near_kind(space.outer_steps[place][-1])
+        if near == VECTOR and reduction.itemsizes[place] * vector > WIDEST:
+            near = STEP
         if reduction.levels[place] != EACH:
             near = STEP if near == REPEAT else near
         elif near != REPEAT and place >= reduction.outputs:
@@ -540,15 +561,21 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     chunks: cython.longlong = _column_chunks(length, high, blocks,
                                              wide * vector * reduction.fold_bytes)
     split = chunks >= 2 and rows * columns * length >= LONG_ROW
+    threads: cython.longlong = BLOCK
+    if split and blocks * chunks <= FEW_BLOCKS and length >= chunks * TALL_BLOCK // wide * batch:
+        # The last block of a column cannot join more of them: each does more by itself.
+        threads = TALL_BLOCK
+        high = TALL_BLOCK // wide
     span: cython.longlong = length
     if split:
         span = _column_span(length, chunks, high * batch)
         chunks = _blocks(length, span)
         words["span"], words["chunks"] = [span], [chunks]
+    least: cython.longlong = _least(reduction, max(bytes_read, 1), vector, batch, True)
     exact = length % (high * batch) == 0 == span % (high * batch)
     plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
-                   max(len(space.inner), 1), BLOCK, _wide(space), True, 0, 1, exact, -1,
-                   _least(reduction, max(bytes_read, 1), vector, batch, True))
+                   max(len(space.inner), 1), threads, _wide(space), True, 0, 1, exact, -1,
+                   max(least * BLOCK // threads, 1))
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
 
@@ -577,18 +604,19 @@ def _column_words(reduction: Reduction, space: Space, tiles: int) -> Words:
 
 def _column_chunks(length: int, high: int, blocks: int, joined: int) -> int:
     """Between how many blocks columns are split; ``joined``: bytes that the last one joins."""
-    chunks: cython.longlong = min(_blocks(length, high * WALK), _blocks(BLOCKS, blocks))
+    chunks: cython.longlong = min(_blocks(length, high * WALK), SINGLE_BLOCKS // blocks)
     chunks = min(chunks, max(JOINED_BYTES // joined, _blocks(FEW_BLOCKS, blocks)))
-    if blocks * chunks > FEW_BLOCKS > blocks:
-        # Whole waves of blocks.
-        chunks = blocks * chunks // FEW_BLOCKS * FEW_BLOCKS // blocks
+    for wave in (WAVE, FEW_BLOCKS):
+        if blocks * chunks > wave > blocks:
+            # Whole waves of blocks.
+            return blocks * chunks // wave * wave // blocks
     return chunks
 
 
 def _column_span(length: int, chunks: int, turn: int) -> int:
-    """How far a block walks: about a chunk, in the nearest number of whole turns of its threads."""
+    """How far a block walks: a chunk, in whole turns of its threads."""
     span: cython.longlong = _blocks(length, chunks)
-    return max((span + turn // 2) // turn, 1) * turn if span > turn else span
+    return _blocks(span, turn) * turn if span > turn else span
 
 
 def _column_block(vectors: int, length: int) -> tuple[int, int]:
