@@ -4,8 +4,8 @@
 
 Bytes are those that must move: every operand once.  A time is the median of bursts of calls between
 two events, so that the host's side is hidden for both libraries; windows and graphs are off.
-``--blocks`` and ``--batch`` try other numbers of blocks of a split reduction and other bytes that a
-thread asks for at once.  Forward kernels only, but for the rows called gradient.
+``--blocks`` and ``--batch`` try other numbers of blocks of a reduction that reads once and other
+bytes that a thread asks for at once.  Forward kernels only, but for the rows called gradient.
 """
 
 from __future__ import annotations
@@ -145,11 +145,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--million", type=float, default=64, help="elements, in 2**20")
     parser.add_argument("--only", default="", help="only rows whose name has this text")
-    parser.add_argument("--blocks", type=int, default=layouts.BLOCKS)
+    parser.add_argument("--blocks", type=int, default=layouts.SINGLE_BLOCKS)
     parser.add_argument("--batch", type=int, default=layouts.BATCH_BYTES)
     parser.add_argument("--seconds", type=float, default=85, help="stop after so long")
     options = parser.parse_args()
-    layouts.BLOCKS, layouts.BATCH_BYTES = options.blocks, options.batch
+    layouts.SINGLE_BLOCKS, layouts.BATCH_BYTES = options.blocks, options.batch
     settings.memo = False
     begun, count, torch = time.perf_counter(), int(options.million * 2**20), peer()
     # The peer's copy is the driver's, whatever became of ours.

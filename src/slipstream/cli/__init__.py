@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -43,7 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     1 where what it prints cannot be written: its reader has gone, or the disk is full.
     """
     streams.mend()
-    arguments = build_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["profile"]:
+        words[1:] = profile.prepared(words[1:])
+    arguments = build_parser().parse_args(words)
     try:
         status = COMMANDS[arguments.command].run(arguments)
     except BrokenPipeError as error:

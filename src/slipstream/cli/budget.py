@@ -126,19 +126,8 @@ def by_hand_text(budget: Budget) -> str:
 
 def verdict_lines(budget: Budget) -> list[str]:
     """Which side waits, by how much, and what replay would make of it."""
-    idle = 100 * max(0.0, 1 - budget.device / budget.host)
-    words = {
-        "CPU-bound": f"CPU-bound by {budget.factor:.1f} times: the host dispatches slower than "
-                     f"the device computes, which is idle {idle:.0f} % of the time",
-        "GPU-bound": f"GPU-bound by {budget.factor:.1f} times: the device decides, the host has "
-                     f"{100 * (1 - budget.host / budget.device):.0f} % of its time left",
-        "even": "even: host and device take about as long; less on one side alone gains little",
-    }
-    lines = [words[budget.verdict], f"  a step as it is           {budget.step:>12,.1f} µs"]
-    for name, step in (("windows replayed", budget.gathered()), ("one graph", budget.captured())):
-        gain = budget.step / step
-        lines.append(f"  {name:<25} {step:>12,.1f} µs, "
-                     + (f"{gain:.1f} times faster" if gain > 1.05 else "no gain to speak of"))
+    lines = [budget.words(), f"  a step as it is           {budget.step:>12,.1f} µs"]
+    lines += [f"  {name:<25} {step:>12,.1f} µs, {gain}" for name, step, gain in budget.outcomes()]
     basis = (f"{REPLAYED} µs of the host an op" if budget.saved is None else
              f"{LAUNCH} µs less for each launch that went out alone")
     lines.append(f"  (windows replayed: {basis}, as measured on an H100 machine; one graph: "

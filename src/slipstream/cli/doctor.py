@@ -216,6 +216,8 @@ def gpu_rows(gpu: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("driver", f"{gpu['driver']}, CUDA {gpu['cuda']}"), ("runtime", gpu["compiler"]), *rows]
     if gpu["cublaslt"] is not None:
         rows.insert(2, ("cuBLASLt", gpu["cublaslt"]))
+    if gpu["cupti"] is not None:
+        rows.insert(-1, ("CUPTI", gpu["cupti"]))
     for index, card in enumerate(gpu["cards"]):
         capability = "{}.{}".format(*card["capability"])
         rows.append((f"card {index}", f"{card['name']}, capability {capability}, "

@@ -14,6 +14,7 @@ from slipstream.core.api.memory import (
     HolderRow,
     MemoryReport,
     holders_table,
+    hole_text,
     memory_report,
     record_memory,
     rows_of,
@@ -116,6 +117,6 @@ def as_text(facts: dict[str, Any]) -> str:
         parts.append(holders_table(f"still held at the end ({size(facts['live_at_end'])})", left,
                                    facts["live_at_end"]))
     parts.append(f"at the end {size(facts['reserved_at_end'])} reserved, "
-                 f"{size(facts['cached_at_end'])} of it cached; largest hole "
-                 f"{size(facts['largest_hole'])}")
+                 f"{size(facts['cached_at_end'])} of it cached; "
+                 f"{hole_text(facts['largest_hole'])}")
     return "\n".join(parts + [f"advice: {line}" for line in facts["advice"]])

@@ -12,6 +12,9 @@ from slipstream.profiler.tables import SORTS
 
 SUMMARY = "run a script and say where its time went, and what it is bound by"
 TABLE_ROWS = 20
+COLUMN = "cpu_time_total"
+# Options that take the next word.
+TAKING = ("--html", "--trace", "--stacks", "--table", "--records")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +23,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE",
                         help="write a trace for Chrome or Perfetto (.json or .json.gz)")
     parser.add_argument("--stacks", metavar="FILE", help="write stacks for flame graphs")
-    parser.add_argument("--table", metavar="COLUMN", nargs="?", const="cpu_time_total",
+    parser.add_argument("--table", metavar="COLUMN", nargs="?", const=COLUMN,
                         choices=tuple(SORTS),
                         help="print the table of ops too, sorted by a column: "
-                             f"{', '.join(SORTS)}")
+                             f"{', '.join(SORTS)} (by the host's time where none is named)")
     parser.add_argument("--records", type=int, default=1 << 18,
                         help="how many records are kept (262144); older ones are only counted")
     run_command.add_arguments(parser)
+
+
+def prepared(words: list[str]) -> list[str]:
+    """The words of a command line, where ``--table`` does not take the script for its column."""
+    for place, word in enumerate(words[:-1]):
+        if not word.startswith("--"):
+            # The script: what follows is its own.
+            if place == 0 or words[place - 1] not in TAKING:
+                break
+        elif word == "--table":
+            after = words[place + 1]
+            if after not in SORTS and (after.endswith(".py") or Path(after).exists()):
+                return [*words[:place], f"--table={COLUMN}", *words[place + 1:]]
+    return words
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,8 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
     except Exception as error:
         # Such as the error of a kernel, which the script did not wait for: it names the line.
         status = run_command.show(error.with_traceback(None))
-    if Path(arguments.script).exists():
-        tell(seen, arguments)
+    if not Path(arguments.script).exists():
+        return status
+    if status:
+        seen.recorded().failed = (f"{arguments.script} failed, with exit status {status}: this is "
+                                  "what was seen until then")
+    tell(seen, arguments)
     return status
 
 

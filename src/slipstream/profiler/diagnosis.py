@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slipstream.core.api.recording import Recording
+from slipstream.profiler.budgets import NOT_LAUNCHING, alone_cost, steps_of
 
 BOUNDS = ("launch", "GPU", "wait", "copy", "data")
 Interval = tuple[int, int]
@@ -24,18 +25,14 @@ Interval = tuple[int, int]
 QUIET_NS, QUIET_TIMES = 20_000, 16
 # A gap belongs to a wait that ended at most so many ns before it began.
 SLACK_NS = 2_000
-# Layers of the host that are not launching.
-NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
+# Kernels of a replayed graph follow one another within so many ns.
+GRAPH_GAP = 5_000
 # Reasons to launch alone that are worth a word where they concern a launch in so many; others where
 # they concern half.
 FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
 # Layers of the host that every call of an op takes time in.
 CALLING = ("Python", "dispatch", "allocation")
-# Reasons to launch alone that go away with the mend, and what a launch in a graph takes of the host
-# as a part of one by itself.
-MENDABLE = ("exported storage", "wait", "too short", "copy")
-GRAPHED = 0.2
 # Launches of a window that nothing cuts short, about.
 FULL = 32
 # A smaller gain is not worth a word.
@@ -178,13 +175,35 @@ def host_copies(recording: Recording) -> list[Interval]:
     return merged((event.start, event.end) for event in recording.of("host copy"))
 
 
+def within_graphs(recording: Recording, start: int) -> list[Interval]:
+    """What lies between kernels of a replayed graph, where CUPTI times them one by one.
+
+    The host has no part in these gaps, and CUPTI lengthens them: by them no program is
+    launch-bound.
+    """
+    if not recording.timed_by.startswith("CUPTI"):
+        return []
+    last: dict[tuple[int, int], int] = {}
+    found = []
+    for event in recording.of("kernel"):
+        place = (event.device, event.stream)
+        before = last.get(place, event.start) if event.replayed else event.start
+        if start <= before < event.start <= before + GRAPH_GAP:
+            found.append((before, event.start))
+        if event.replayed:
+            last[place] = max(event.end, before)
+        else:
+            last.pop(place, None)
+    return found
+
+
 def diagnose(recording: Recording) -> Diagnosis:
     """What a recording's program is bound by."""
     start, end = bounds_of(recording)
     work = [event for event in recording.of("kernel", "copy", "fill") if event.end > start]
-    kernels = merged((max(event.start, start), event.end) for event in work
-                     if event.kind != "copy")
-    everything = merged((max(event.start, start), event.end) for event in work)
+    kernels = merged([*((max(event.start, start), event.end) for event in work
+                        if event.kind != "copy"), *within_graphs(recording, start)])
+    everything = merged([*kernels, *((max(event.start, start), event.end) for event in work)])
     parts = {"GPU": length(kernels)}
     idle = gaps_of(everything, start, end)
     parts.update(split_idle(recording, idle, start, end))
@@ -219,12 +238,17 @@ def sentence(recording: Recording, found: Diagnosis) -> str:
     text = {"launch": launch_sentence, "GPU": gpu_sentence, "wait": wait_sentence,
             "copy": copy_sentence, "data": data_sentence, "host": host_sentence,
             }[found.bound](recording, found)
-    found.gain = found.span / max(mended(recording, found), 1)
+    left = mended(recording, found)
+    found.gain = found.span / max(left, 1)
     if found.gain <= LEAST_GAIN:
         return text
     # How much of copies and loading is left is the program's affair.
     most = "at most about" if found.bound in ("copy", "data") else "about"
-    return f"{text}; then it would be {most} {found.gain:.1f} times as fast"
+    steps = steps_of(recording)
+    whole, rest = (f"{ns / 1000 / steps:,.0f}" for ns in (found.span, left))
+    what = "a step" if steps > 1 else "all of it"
+    return (f"{text}; then it would be {most} {found.gain:.1f} times as fast ({what} {rest} µs "
+            f"instead of {whole})")
 
 
 def mended(recording: Recording, found: Diagnosis) -> float:
@@ -237,7 +261,7 @@ def mended(recording: Recording, found: Diagnosis) -> float:
     host = float(sum(layers.values()))
     moved = (layers.get("waits", 0) + layers.get("copies", 0) + reading_cost(recording)
              + short_cost(recording))
-    saved = alone_cost(recording, found)
+    saved = alone_cost(recording)
     least = {"launch": host - saved, "wait": host - moved - saved, "copy": host - moved - saved,
              "data": host - found.parts["data"]}.get(found.bound)
     if least is None:
@@ -262,23 +286,6 @@ def short_cost(recording: Recording) -> float:
     launches = sum(event.value for event in replays)
     spent = sum(event.end - event.start for event in replays)
     return max(spent * (1 - launches / FULL / max(len(replays), 1)), 0.0)
-
-
-def alone_cost(recording: Recording, found: Diagnosis) -> float:
-    """ns of the host that launches took more because they went alone, for what can be mended.
-
-    What a replayed one takes is measured where there are any; else it is a small part of it.
-    """
-    spent = {True: 0, False: 0}
-    count = {True: 0, False: 0}
-    for event in recording.of("send"):
-        if event.replayed or event.name in MENDABLE:
-            spent[event.replayed] += event.end - event.start
-            count[event.replayed] += event.value
-    if not count[False]:
-        return 0.0
-    each = spent[True] / count[True] if count[True] else GRAPHED * spent[False] / count[False]
-    return max(spent[False] - each * count[False], 0.0)
 
 
 def percent(value: float) -> str:

@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from slipstream.core.api.budget import EVEN, GRAPH, LAUNCH, REPLAYED
+from slipstream.core.api.budget import EVEN, GRAPH, REPLAYED
 from slipstream.core.api.recording import Event, Recording
 from slipstream.profiler import chrome
 from slipstream.profiler.averages import function_events
-from slipstream.profiler.diagnosis import NOT_LAUNCHING, Diagnosis, diagnose, percent, short
-from slipstream.profiler.page import card_limits, kernel_rows, micro, page, steps_of
+from slipstream.profiler.budgets import NOT_LAUNCHING, budget_of, steps_of
+from slipstream.profiler.diagnosis import Diagnosis, diagnose, percent, short
+from slipstream.profiler.page import card_limits, kernel_rows, micro, page
 
 TEMPLATE = Path(__file__).with_name("report.html")
 # Events that are shown one by one, all lanes together, and bins of each lane.
@@ -234,20 +235,18 @@ def roofline(recording: Recording) -> dict[str, Any]:
     }
 
 
-def budget(recording: Recording, found: Diagnosis) -> dict[str, Any]:
+def budget(recording: Recording) -> dict[str, Any]:
     """Where the sliders of the dispatch budget begin: µs an op, as measured, and the constants."""
-    threads = recording.threads or [("", recording.calls, recording.layers)]
-    _, calls, layers = threads[0]
-    calls = max(calls, 1)
-    host = (sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)) / calls
-    kernels = sum(event.end - event.start for event in recording.of("kernel"))
-    alone = (found.launches - found.replayed) / max(recording.calls, 1)
+    found = budget_of(recording)
+    calls = max(recording.threads[0][1] if recording.threads else recording.calls, 1)
+    host = sum(recording.layers.values()) - sum(
+        recording.layers.get(name, 0) for name in NOT_LAUNCHING)
     return {
         "ops": max(round(recording.calls / steps_of(recording)), 1),
-        "host": max(round(host / 1000, 2), 0.01),
-        "device": max(round(kernels / max(recording.calls, 1) / 1000, 2), 0.01),
-        "measured": kernels > 0,
-        "saved": round(min(alone * LAUNCH, host / 2000), 3) if found.launches else None,
+        "host": max(round(found.host if found else host / 1000 / calls, 2), 0.01),
+        "device": max(round(found.device if found else 0.0, 2), 0.01),
+        "measured": found is not None,
+        "saved": round(found.saved or 0.0, 3) if found else None,
         "replayed": REPLAYED, "graph": GRAPH, "even": EVEN,
     }
 
@@ -289,9 +288,12 @@ def facts_text(recording: Recording, found: Diagnosis) -> str:
     texts = [f"{recording.calls:,} calls of ops", f"{found.launches:,} launches",
              f"{found.replayed:,} replayed in graphs",
              f"the card busy {percent(found.busy / found.span)} of {micro(found.span)}"]
+    if recording.timed_by not in ("", "driver"):
+        texts.append(f"kernels timed by {recording.timed_by}")
     if recording.virtual:
         texts.append("times are the simulated driver's virtual time")
-    return "; ".join(texts if found.launches else texts[:1])
+    text = "; ".join(texts if found.launches else texts[:1])
+    return f"{recording.failed}. {text}" if recording.failed else text
 
 
 def left_text(recording: Recording, lanes: Lanes) -> str:
@@ -328,7 +330,7 @@ def contents(recording: Recording, most: int = MOST_EVENTS) -> dict[str, Any]:
         "waits": [[short(where), name, count, spent // UNIT]
                   for where, name, count, spent in found.waits[:MOST_ROWS]],
         "byline": line_table(recording), "roofline": roofline(recording),
-        "budget": budget(recording, found),
+        "budget": budget(recording),
     }
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from slipstream.core.api.profiling import card_of
 from slipstream.core.api.recording import Recording
-from slipstream.profiler.diagnosis import NOT_LAUNCHING, Diagnosis, diagnose, percent, short, size
+from slipstream.profiler.budgets import NOT_LAUNCHING, budget_of, steps_of
+from slipstream.profiler.diagnosis import Diagnosis, diagnose, percent, short, size
 from slipstream.profiler.limits import Limits, limits_of
 
 MOST_KERNELS = 8
 MOST_LINES = 6
+MOST_FOREIGN = 4
 
 
 class KernelRow:
@@ -80,21 +82,18 @@ def micro(nanoseconds: float) -> str:
 def page(recording: Recording, found: Diagnosis | None = None) -> str:
     """The page: the verdict first, then what it rests on."""
     found = found or diagnose(recording)
-    parts = [verdict_part, layers_part, card_part, waits_part, copies_part, kernels_part,
-             lines_part, left_out]
+    parts = [verdict_part, layers_part, card_part, budget_part, waits_part, copies_part,
+             kernels_part, foreign_part, lines_part, left_out]
     return "\n".join(line for part in parts for line in part(recording, found))
 
 
 def verdict_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
-    """The sentence."""
+    """The sentence; what it is worth where the program failed."""
+    if recording.failed:
+        yield recording.failed
     yield found.verdict
     if recording.virtual:
         yield "(times are the simulated driver's virtual time, not a card's)"
-
-
-def steps_of(recording: Recording) -> int:
-    """How many steps were profiled; 1 where none was marked."""
-    return max(len(recording.of("step")), 1)
 
 
 def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
@@ -104,7 +103,9 @@ def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     steps = steps_of(recording)
     yield ""
     whose = f", of thread {recording.threads[0][0]}" if len(recording.threads) > 1 else ""
-    yield f"host time   {micro(total / steps)} a step, {steps:,} step{'s' * (steps > 1)}{whose}"
+    much = (f"a step, {steps:,} steps" if steps > 1 else
+            "in one step" if recording.of("step") else "in all, no steps are marked")
+    yield f"host time   {micro(total / steps)} {much}{whose}"
     for name, spent in layers.items():
         if spent:
             yield f"  {name:<14}{micro(spent / steps):>14}  {percent(spent / total):>5}"
@@ -131,6 +132,20 @@ def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     yield f"  {found.launches:,} launches, {found.replayed:,} of them replayed in graphs"
     for reason, count in sorted(found.alone.items(), key=lambda item: -item[1]):
         yield f"    {count:,} alone: {reason}"
+
+
+def budget_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """Host and card of an op, and what replay would make of it: `slipstream budget`'s words."""
+    budget = budget_of(recording)
+    if budget is None or found.bound == "host":
+        return
+    yield ""
+    yield (f"budget      {budget.host:.1f} µs of the host and {budget.device:.1f} µs of the card "
+           "an op, without waits, copies, data and plans")
+    yield f"  {budget.words()}"
+    whole = "a step" if recording.of("step") else "in all"
+    for name, step, gain in budget.outcomes():
+        yield f"  {name:<18}{step:>14,.1f} µs {whole}, {gain}"
 
 
 def waits_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
@@ -169,7 +184,9 @@ def kernels_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     limits = card_limits()
     total = sum(row.spent for row in rows)
     limit = f", limit {limits.bandwidth:,.0f} GB/s" if limits else ""
-    about = " (~: a graph's time shared by bytes)" if any(row.estimated for row in rows) else ""
+    about = f", by {recording.timed_by}" if recording.timed_by not in ("", "driver") else ""
+    if any(row.estimated for row in rows):
+        about += " (~: a graph's time shared by bytes)"
     yield ""
     yield f"kernels     {micro(total)}{limit}{about}"
     for row in rows[:MOST_KERNELS]:
@@ -180,6 +197,19 @@ def kernels_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
                f"{(row.op or row.name)[:28]:<28} {short(row.where)}{limit}")
     if len(rows) > MOST_KERNELS:
         yield f"  and {len(rows) - MOST_KERNELS} more kernels"
+
+
+def foreign_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """Kernels that other libraries launched in this process."""
+    if not recording.foreign:
+        return
+    total = sum(spent for _, _, spent in recording.foreign)
+    yield ""
+    yield f"not ours    {micro(total)} in kernels that other libraries of this process launched"
+    for name, count, spent in recording.foreign[:MOST_FOREIGN]:
+        yield f"  {micro(spent):>21} {count:>6,} × {name[:60]}"
+    if len(recording.foreign) > MOST_FOREIGN:
+        yield f"  and {len(recording.foreign) - MOST_FOREIGN} more kernels"
 
 
 def lines_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
@@ -206,6 +236,9 @@ def left_out(recording: Recording, found: Diagnosis) -> Iterator[str]:
     if recording.untimed:
         text += f"; the device time of {recording.untimed:,} launches could not be measured"
     yield text
+    if recording.untold and recording.of("kernel"):
+        how = "all " if recording.timed_by != "events" else ""
+        yield f"times of the card are not {how}by CUPTI: {recording.untold}"
 
 
 def summary(recording: Recording) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from slipstream.cli.explain import split
+from slipstream.cli.profile import prepared
 from slipstream.core.api.tracking import MOST_CALLS, LineExplainer
 from slipstream.core.vocab import settings
 
@@ -52,14 +53,31 @@ def test_profile_prints_a_page_behind_the_scripts_output(script, tmp_path):
     assert seen.returncode == 3, seen.stderr
     lines = seen.stdout.splitlines()
     assert lines[0] == "sum 24.0 ['3', '--flag']"
-    assert lines[2].startswith("host-bound: ")
+    assert lines[2] == f"{script} failed, with exit status 3: this is what was seen until then"
+    assert lines[3].startswith("host-bound: ")
     assert "script.py:5" in seen.stdout
     rows = json.loads(trace.read_text())["traceEvents"]
     assert [row["name"] for row in rows].count("mul") == 40
     assert stacks.exists()
     assert "host-bound" in page.read_text()
+    assert "failed, with exit status 3" in page.read_text()
     (mul,) = [line for line in lines if line.startswith("mul ")]
     assert mul.split()[-1] == "40"
+
+
+def test_a_table_does_not_take_the_script_for_its_column(script):
+    seen = command("profile", "--table", script, 0)
+    assert seen.returncode == 0, seen.stderr
+    lines = seen.stdout.splitlines()
+    assert lines[2].startswith("host-bound: ")
+    assert any(line.startswith("Name ") for line in lines)
+    assert "in all, no steps are marked" in seen.stdout
+    # What stands behind the script is its own.
+    kept = ["--records", "5", "a.py", "--table", "b.py"]
+    assert prepared(kept) == kept
+    assert prepared(["--table", "none.py"]) == ["--table=cpu_time_total", "none.py"]
+    assert prepared(["--table", "count", "a.py"]) == ["--table", "count", "a.py"]
+    assert prepared(["--table", "bogus", "a.py"]) == ["--table", "bogus", "a.py"]
 
 
 def test_profile_says_what_was_dropped(script):
@@ -74,7 +92,9 @@ def test_profile_of_a_script_that_fails(tmp_path):
     seen = command("profile", path)
     assert seen.returncode == 1
     assert "KeyError: 'mine'" in seen.stderr
-    assert "host-bound" in seen.stdout
+    first, verdict, *_ = seen.stdout.strip().splitlines()
+    assert first == f"{path} failed, with exit status 1: this is what was seen until then"
+    assert verdict.startswith("host-bound: ")
     assert command("profile", tmp_path / "none.py").returncode == 2
 
 

@@ -26,7 +26,8 @@ class Node {
   focus() { this.focused = true; }
   getContext() {
     return new Proxy({}, { get: (_, name) => ({ fillRect: () => { drawn.rects++; },
-      fillText: text => { drawn.texts.push(text); } })[name] || (() => {}), set: () => true });
+      fillText: text => { drawn.texts.push(text); },
+      measureText: text => ({ width: 6 * text.length }) })[name] || (() => {}), set: () => true });
   }
 }
 const nodes = Object.fromEntries(ids.map(id => [id, new Node("div")]));

@@ -177,6 +177,31 @@ def test_the_roofline_has_the_cards_limits(page, tmp_path):
     page.value("points.pop(); R.bandwidth = null; R.peaks = {}; drawRoof()")
 
 
+@pytest.mark.parametrize("width", [1280, 420])
+def test_labels_of_the_roofline_neither_overlap_nor_are_cut(page, width):
+    page.value("R.bandwidth = 3350; R.peaks = {float32: 67000, float64: 67000, float16: 989000, "
+               "bfloat16: 989000}")
+    page.size(width, 900)
+    page.painted()
+    labels = page.value("(drawRoof(), roofLabels)")
+    wide = page.value("$('roof').clientWidth")
+    texts = [label[0] for label in labels]
+    assert "float32, float64 67.0 TFLOP/s" in texts
+    assert "float16, bfloat16 989 TFLOP/s" in texts
+    assert "operations a byte" in texts
+    # Ticks of both axes.
+    assert sum(text.isdigit() or text.startswith("1/") for text in texts) >= 3
+    assert sum(text.endswith("FLOP/s") and "float" not in text for text in texts) >= 3
+    for place, (text, left, top, right, bottom) in enumerate(labels):
+        assert 0 <= left < right <= wide, text
+        assert 0 <= top < bottom <= 300, text
+        for other in labels[:place]:
+            apart = right <= other[1] or other[3] <= left or bottom <= other[2] or other[4] <= top
+            assert apart, (text, other[0])
+    page.size(1280, 900)
+    page.value("R.bandwidth = null; R.peaks = {}; drawRoof()")
+
+
 def test_the_flame_graph_zooms(page):
     page.value("root = D.flame; drawFlame(); $('flame').focus()")
     whole = page.value("boxes.length")

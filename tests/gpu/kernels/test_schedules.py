@@ -218,6 +218,40 @@ def test_where_a_row_waits_changes_no_bit(restart: Any) -> None:
     assert results[0] == results[1]
 
 
+def test_blocks_that_take_row_after_row_change_no_bit(restart: Any) -> None:
+    # An L4 has 58 processors for 71 rows, an H100 a block for each.
+    one = Formula(lambda x: x * (x * x).sum(-1, keepdim=True).rsqrt(), [F32])
+    two = Formula(lambda x: softmax_of(x, -1), [F32])
+    x, found = numbers([71, 23001]), []
+    for model in ("L4", "H100"):
+        restart(model=model)
+        results = []
+        for formula in (one, two):
+            formula.kernels.clear()
+            run = check(formula, ulps=256.0, x=cuda(x))
+            assert "slip_copies_done" in run.source()
+            grid = run.binding.shape[0][0]
+            assert grid == (58 if model == "L4" else 71)
+            results.append(host(run.results[0]).tobytes())
+            # The same where each row is written to its own place.
+            tensor = cuda(x)
+            assert host(Run(formula, x=tensor).launch([tensor]).tensors[0]).tobytes() == results[-1]
+        found.append(results)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("length", [70000, 69632, 70016])
+def test_batches_that_are_not_full(length: Any) -> None:
+    # Of vectors of four and one, in whole batches, whole turns of the threads, and neither.
+    rows = Formula(lambda x: (x.sum(-1), x.amax(-1)), [F32, F32])
+    whole = Formula(lambda x: (x.sum((0, 1)), x.amax((0, 1))), [F32, F32])
+    for x in (numbers([3, length]), numbers([3, length + 1])):
+        check(rows, ulps=256.0, x=cuda(x))
+        check(whole, ulps=256.0, x=cuda(x))
+    tall = cuda(numbers([length // 16, 24], BF16))
+    check(Formula(lambda x: x.sum(0), [BF16]), ulps=256.0, x=tall)
+
+
 # ---- columns ----
 
 COLUMNS = [(7, 3), (5, 64), (300, 1000), (1000, 33), (20000, 8), (3, 4, 50), (2, 500, 130),

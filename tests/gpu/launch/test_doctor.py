@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from slipstream.core.api.cuda import installation
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab import optional
+from slipstream.core.vocab.settings import settings
 
 
 def test_the_simulated_cards_are_told(restart: Any) -> None:
@@ -28,6 +30,18 @@ def test_the_simulated_cards_are_told(restart: Any) -> None:
                   "kept, "):
         assert words in text
     assert "missing: lib" not in text
+
+
+def test_what_times_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation.opened, "known", None)
+    monkeypatch.setattr(settings, "cupti", "/nowhere/libcupti.so")
+    text = installation.profiling()
+    assert text.startswith("none, profiles time kernels by events: CUPTI is not found at /nowhere")
+    found = installation.installation() | {"cupti": text}
+    assert ("CUPTI", text) in doctor.gpu_rows(found)
+    library = SimpleNamespace(version=130001, path="/there/libcupti.so.13")
+    monkeypatch.setattr(installation.opened, "library", lambda: library)
+    assert installation.profiling() == "13.0, /there/libcupti.so.13"
 
 
 def test_kept_kernels_are_counted(restart: Any, tmp_path: Any,

@@ -10,6 +10,7 @@ import pytest
 
 import slipstream as ss
 from slipstream import optim
+from slipstream.core.kernels.cuda import library
 from slipstream.core.native.drivers import drivers
 from slipstream.nn import functional
 
@@ -55,10 +56,17 @@ def test_kinds(call: Callable[[Any], Any], wanted: list[str]) -> None:
     assert fusions(lambda: call(a)) == wanted
 
 
-def test_a_product_is_the_library_s_where_there_is_one() -> None:
-    a = x()
+def test_a_product_is_the_library_s_where_there_is_one(monkeypatch: Any) -> None:
+    monkeypatch.setattr(library, "SMALL_PRODUCTS", 0)
+    monkeypatch.setattr(library, "SMALL_ELEMENTS", 0)
+    a = x(40, 72)
     wanted = LIBRARY if drivers.current().has_library else TILED
-    assert fusions(lambda: a @ a) == [wanted]
+    assert fusions(lambda: a @ a.t()) == [wanted]
+
+
+def test_a_small_product_is_made_by_a_kernel_of_ours() -> None:
+    a = x(24, 40)
+    assert fusions(lambda: a @ a.t()) == [TILED]
 
 
 def test_the_stages_of_a_row_that_is_split() -> None:

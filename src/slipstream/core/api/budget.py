@@ -22,6 +22,8 @@ TICK = 0.01
 REPLAYED, LAUNCH, GRAPH = 1.5, 3.9, 2.7
 # Closer than this neither side waits for the other in earnest.
 EVEN = 0.1
+# A smaller gain is not worth a word.
+NO_GAIN = 1.05
 
 
 @dataclass
@@ -61,6 +63,27 @@ class Budget:
     def captured(self) -> float:
         """A step that is one graph: the host launches it, the kernels follow at once."""
         return max(GRAPH, self.ops * self.device)
+
+    def words(self) -> str:
+        """Which side waits, and by how much."""
+        idle = 100 * max(0.0, 1 - self.device / self.host)
+        return {
+            "CPU-bound": f"CPU-bound by {self.factor:.1f} times: the host dispatches slower than "
+                         f"the device computes, which is idle {idle:.0f} % of the time",
+            "GPU-bound": f"GPU-bound by {self.factor:.1f} times: the device decides, the host has "
+                         f"{100 * (1 - self.host / self.device):.0f} % of its time left",
+            "even": "even: host and device take about as long; less on one side alone gains "
+                    "little",
+        }[self.verdict]
+
+    def outcomes(self) -> list[tuple[str, float, str]]:
+        """(what, µs of a step, what it gains) for replayed windows and one graph."""
+        found = []
+        for name, step in (("windows replayed", self.gathered()), ("one graph", self.captured())):
+            gain = self.step / step
+            found.append((name, step, f"{gain:.1f} times faster" if gain > NO_GAIN
+                          else "no gain to speak of"))
+        return found
 
     def facts(self) -> dict[str, Any]:
         """The budget as plain data."""

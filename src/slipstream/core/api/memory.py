@@ -181,8 +181,8 @@ def _lines(stack: Stack) -> list[str]:
 
 def _device_text(memory: DeviceMemory) -> str:
     lines = [f"{memory.device}: {size(memory.live)} in use (peak {size(memory.peak)}), "
-             f"{size(memory.reserved)} reserved: {size(memory.cached)} cached, largest hole "
-             f"{size(memory.largest_hole)}"]
+             f"{size(memory.reserved)} reserved: {size(memory.cached)} cached, "
+             f"{hole_text(memory.largest_hole)}"]
     if memory.total is not None and memory.free is not None:
         lines.append(f"  the card has {size(memory.free)} free of {size(memory.total)}")
     if memory.pinned or memory.pinned_cached:
@@ -194,11 +194,20 @@ def _device_text(memory: DeviceMemory) -> str:
     return "\n".join(lines)
 
 
+def hole_text(nbytes: int) -> str:
+    """The largest hole, and what that is."""
+    return (f"largest hole {size(nbytes)} (the largest free block as it stands; for more, fresh "
+            "memory is cut or asked for)")
+
+
 def holders_table(title: str, holders: list[HolderRow], whole: int) -> str:
     """The largest holders as a table, each with its share of ``whole`` bytes."""
+    # The op is known where `record_memory` looked on as the block was asked for.
+    told = any(row.op for row in holders[:LINES])
     rows = [[size(row.nbytes), f"{100 * row.nbytes / max(whole, 1):.0f} %", str(row.blocks),
-             row.op, row.place, row.expression] for row in holders[:LINES]]
-    text = as_table(title, ["bytes", "share", "blocks", "op", "line", ""], rows)
+             *([row.op] if told else []), row.place, row.expression] for row in holders[:LINES]]
+    columns = ["bytes", "share", "blocks", *(["op"] if told else []), "line", ""]
+    text = as_table(title, columns, rows)
     if len(holders) > LINES:
         rest = sum(row.nbytes for row in holders[LINES:])
         text += f"\n  and {size(rest)} by {len(holders) - LINES} others"

@@ -103,6 +103,10 @@ class Recording:
     of each, that one first; ``calls`` are all threads'.
     ``written`` records, of which the ring had to drop ``dropped``; ``untimed`` launches whose
     device time could not be measured; ``virtual``: times are the simulated driver's.
+    ``timed_by``: what told the times of the card (CUPTI and its version, events, driver, or empty
+    where nobody asked), ``untold``: why some or all are by events; ``foreign``: (name, how many,
+    ns) of kernels that this process launched beside Slipstream, where CUPTI tells of them.
+    ``failed``: a sentence where the program did not come to its end.
     """
 
     events: list[Event]
@@ -117,6 +121,10 @@ class Recording:
     untimed: int
     virtual: bool
     threads: list[tuple[str, int, dict[str, int]]] = field(default_factory=list)
+    timed_by: str = ""
+    untold: str = ""
+    foreign: tuple[tuple[str, int, int], ...] = ()
+    failed: str = ""
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds."""
@@ -217,7 +225,7 @@ def decode(ring: Ring, start: int, end: int, stacks: Any = None) -> Recording:
                for name, cells, calls in ring.counted()]
     return Recording(events, decoder.lines(), threads[0][2], decoder.plans, start, end,
                      sum(calls for _, calls, _ in threads), ring.written, ring.dropped,
-                     ring.timer.lost, ring.virtual is not None, threads)
+                     ring.timer.lost, ring.virtual is not None, threads, *ring.timer.verdict)
 
 
 WAITS = KIND_NAMES[WAIT]

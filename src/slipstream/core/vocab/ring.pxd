@@ -40,6 +40,8 @@ cdef class Cells:
     cdef long long *data
     cpdef object widen(self, Py_ssize_t room)
     cpdef object add(self, Py_ssize_t row, long long duration, long long value)
+    cpdef object lengthen(self, Py_ssize_t row, long long duration)
+    cpdef object set(self, Py_ssize_t place, long long value)
     cpdef Py_ssize_t get(self, Py_ssize_t place) except? -1
 
 @cython.final

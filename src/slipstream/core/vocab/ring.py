@@ -106,6 +106,20 @@ class Cells:
             self.items[place + 1] += duration
             self.items[place + 2] += value
 
+    def lengthen(self, row: cython.Py_ssize_t, duration: cython.longlong) -> None:
+        """Let what a row counts have taken so much longer."""
+        if cython.compiled:
+            self.data[row * CELL + 1] += duration
+        else:
+            self.items[row * CELL + 1] += duration
+
+    def set(self, place: cython.Py_ssize_t, value: cython.longlong) -> None:
+        """Write a number that is there already."""
+        if cython.compiled:
+            self.data[place] = value
+        else:
+            self.items[place] = value
+
     def get(self, place: cython.Py_ssize_t) -> int:
         """The number at a place; 0 where none was written."""
         if place >= self.room:
@@ -332,21 +346,27 @@ class Ring:
         self._put(what, name, site, start, end, value)
 
     def write_parts(self, parts: list[Any], start: cython.Py_ssize_t, length: cython.Py_ssize_t,
-                    share: cython.double) -> None:
-        """Add the records of a span that its kernels share.
+                    share: cython.double) -> int:
+        """Add the records of a span that its kernels share; the number of the first.
 
         ``parts``: for each (what, name, site, value, where it begins and ends as shares of the
         span); of that, the last ``share`` is shown.
         """
         first: cython.double
         last: cython.double
+        begin: cython.longlong
+        end: cython.longlong
+        number: cython.Py_ssize_t = self.written
         for each in parts:
             what, name, site, value, low, high = each
             first = low
             last = high
             first = last - (last - first) * share
-            self._put(what, name, site, start + cython.cast(cython.longlong, first * length),
-                      start + cython.cast(cython.longlong, last * length), value)
+            begin = start + cython.cast(cython.longlong, first * length)
+            end = start + cython.cast(cython.longlong, last * length)
+            # Nothing takes no time, however short the span that is shared.
+            self._put(what, name, site, begin, end if end > begin else begin + 1, value)
+        return number
 
     def _put(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
              start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:
@@ -395,6 +415,31 @@ class Ring:
         """(count, ns, value) of a site or name, the overwritten records too."""
         place = (row * KINDS + kind) * CELL
         return cells.get(place), cells.get(place + 1), cells.get(place + 2)
+
+
+def amend(ring: Ring, number: cython.Py_ssize_t, start: cython.longlong,
+          end: cython.longlong) -> None:
+    """Set when a record began and ended, now that it is known and not estimated any more.
+
+    What was overwritten stays counted as it was.
+    """
+    if number < ring.dropped or number >= ring.written:
+        return
+    cells: Cells = ring._cells
+    place: cython.Py_ssize_t = number % ring.capacity * WIDTH
+    first: cython.longlong = cells.get(place)
+    site: cython.longlong = cells.get(place + 1) & LOW
+    more: cython.longlong = end - start + cells.get(place + 2) - cells.get(place + 3)
+    where: cython.longlong = cells.get(place + 5)
+    estimated: cython.longlong = ESTIMATED
+    if where & estimated:
+        where -= estimated
+    cells.set(place + 2, start)
+    cells.set(place + 3, end)
+    cells.set(place + 5, where)
+    kind: cython.longlong = first & 255
+    ring.by_site.lengthen(site * KINDS + kind, more)
+    ring.by_name.lengthen((first >> 32) * KINDS + kind, more)
 
 
 def note_export(address: int, nbytes: int, code: Any, instruction: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, fields
 
+# The machine's where there is one, the machine's, the simulated one.
+DRIVERS = ("auto", "real", "sim")
 UNITS = {"KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 
@@ -102,6 +104,8 @@ class Settings:
         SLIPSTREAM_CACHE.
     packs: packs of compiled kernels, or folders of them, beside those in the cache folder; several
         are separated as in PATH.  SLIPSTREAM_PACKS.
+    cupti: the file of NVIDIA's CUPTI, which tells device times to profiles; empty to look for it,
+        ``off`` to do without.  SLIPSTREAM_CUPTI.
     user_cache: where programs keep what they can make again.  XDG_CACHE_HOME, or ~/.cache.
     simulated: the options of the simulated driver.  SLIPSTREAM_SIM; its compiler also CXX.
     """
@@ -117,6 +121,7 @@ class Settings:
     blocking: bool = False
     cache: str = ""
     packs: str = ""
+    cupti: str = ""
     user_cache: str = ""
     simulated: SimulatedCard = field(default_factory=SimulatedCard)
 
@@ -131,6 +136,15 @@ def _whole(name: str, default: int) -> int:
                          f"{default} by default") from None
 
 
+def _driver() -> str:
+    """Which driver is asked for."""
+    name = os.environ.get("SLIPSTREAM_DRIVER", "").strip() or DRIVERS[0]
+    if name not in DRIVERS:
+        raise ValueError(f"SLIPSTREAM_DRIVER={name} in the environment: there is no such driver; "
+                         f"there are {', '.join(DRIVERS[:-1])} and {DRIVERS[-1]}")
+    return name
+
+
 def _from_environment() -> Settings:
     read = os.environ.get
     return Settings(
@@ -138,12 +152,13 @@ def _from_environment() -> Settings:
         debug=_whole("SLIPSTREAM_DEBUG", 0),
         plans=_whole("SLIPSTREAM_PLANS", 8192),
         delay_seed=_whole("SLIPSTREAM_DELAY_SEED", 0),
-        driver=read("SLIPSTREAM_DRIVER", "auto"),
+        driver=_driver(),
         memo=read("SLIPSTREAM_MEMO", "1") != "0",
         tunable=read("SLIPSTREAM_TUNABLE", "0") not in ("", "0"),
         blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
         cache=read("SLIPSTREAM_CACHE", ""),
         packs=read("SLIPSTREAM_PACKS", ""),
+        cupti=read("SLIPSTREAM_CUPTI", ""),
         user_cache=read("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"),
         simulated=parse_card(read("SLIPSTREAM_SIM", ""), read("CXX", "")),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from slipstream.core.launch.cuda.modules import folder, kept_files
 from slipstream.core.native.cublaslt import LibraryError, open_library, version_of
+from slipstream.core.native.cupti import CuptiError, opened, version_text
 from slipstream.core.native.drivers import drivers
 
 # What kernels need: the CUDA version of the bindings and NVRTC, and the oldest card they know.
@@ -14,9 +15,12 @@ OLDEST = (7, 5)
 
 
 def installation() -> dict[str, Any]:
-    """What was found, plain data; ``faults`` has a line with the mend for all that is amiss."""
+    """What was found, plain data; ``faults`` has a line with the mend for all that is amiss.
+
+    ``cupti``: what tells exact device times to profiles, as text, or why there is none.
+    """
     found: dict[str, Any] = {"driver": None, "cuda": None, "compiler": None, "cards": [],
-                             "cublaslt": None, "cache": cache(), "faults": []}
+                             "cublaslt": None, "cupti": None, "cache": cache(), "faults": []}
     if not drivers.available():
         known = [drivers.missing or NO_CARD, *([drivers.mend] if drivers.mend else [])]
         found["faults"].append(f"CUDA is not available: {': '.join(known)}")
@@ -29,6 +33,7 @@ def installation() -> dict[str, Any]:
     found["cards"] = [card(driver.properties(index)) for index in range(driver.device_count())]
     if driver.name == "real":
         found["cublaslt"] = library(found["faults"])
+        found["cupti"] = profiling()
         found["faults"] += too_old(driver.version(), found["cards"])
     return found
 
@@ -56,6 +61,15 @@ def library(faults: list[str]) -> str | None:
         faults.append(f"{error}; without it products take Slipstream's own kernels, which are "
                       "slower")
         return None
+
+
+def profiling() -> str:
+    """CUPTI's version and place; else why profiles time the card by events."""
+    try:
+        library = opened.library()
+    except CuptiError as error:
+        return f"none, profiles time kernels by events: {error}"
+    return f"{version_text(library.version).removeprefix('CUPTI ')}, {library.path}"
 
 
 def too_old(version: int, cards: list[dict[str, Any]]) -> list[str]:

@@ -7,13 +7,15 @@ fused multiply-adds.  No score is ever written to memory.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from slipstream.core.kernels.cuda import elements
-from slipstream.core.kernels.cuda.attention_texts import COMMON, FORWARD, KEYS, QUERIES
-from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF_TILES, WHOLE_TILES
+from slipstream.core.kernels.cuda.attention_common import COMMON
+from slipstream.core.kernels.cuda.attention_groups import ALIGNED, BLOCK, group_tiles
+from slipstream.core.kernels.cuda.attention_texts import FORWARD, KEYS, QUERIES
+from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF, HALF_TILES, WHOLE_TILES
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
 from slipstream.core.kernels.cuda.random import STREAM
 from slipstream.core.kernels.cuda.walks import address, blocks, merged
@@ -31,6 +33,10 @@ LEAST_SCALE, LARGEST_SCALE = 1e-30, 1e30
 FORWARD_KERNEL, QUERY_KERNEL, KEY_KERNEL = "slip_attention", "slip_attention_queries", (
     "slip_attention_keys")
 EVERYWHERE = 99 << 10
+# What the compiler has to be asked for where warps multiply as groups.
+GROUP_OPTIONS = ("--gpu-architecture=sm_90a",)
+# Fewer queries or keys than this leave most of a group's rows empty.
+LEAST_GROUPED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,8 @@ class Tiling:
     """Columns of a tile, bands of 16 rows a warp, warps of a block, tiles that are there at once.
 
     Without matrix instructions a block has ``rows`` rows.  ``beside``: warps that share their rows,
-    each with a part of the columns; only where rows are keys.
+    each with a part of the columns; only where rows are keys.  ``grouped``: a band is of 64 rows,
+    and of four warps; ``resident``: blocks of a multiprocessor that registers are kept for.
     """
 
     columns: int
@@ -47,11 +54,24 @@ class Tiling:
     stages: int = 2
     rows: int = 0
     beside: int = 1
+    grouped: bool = False
+    resident: int = 1
 
     @property
     def height(self) -> int:
         """Rows of a block."""
         return self.rows or 16 * self.bands * self.warps // self.beside
+
+
+# What was quickest of some thirty settings on an H200.
+GROUPED = {
+    (FORWARD_KERNEL, 64): Tiling(128, warps=8, grouped=True, resident=2),
+    (FORWARD_KERNEL, 128): Tiling(96, warps=4, grouped=True, resident=2),
+    (QUERY_KERNEL, 64): Tiling(64, warps=4, grouped=True, resident=3),
+    (QUERY_KERNEL, 128): Tiling(64, warps=4, stages=1, grouped=True, resident=3),
+    (KEY_KERNEL, 64): Tiling(64, warps=4, grouped=True, resident=3),
+    (KEY_KERNEL, 128): Tiling(64, warps=4, grouped=True, resident=2),
+}
 
 
 def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -> Tiling:
@@ -80,6 +100,13 @@ def half_tiling(name: str, width: int, masked: bool, drops: bool, roomy: bool) -
             return Tiling(64, bands=2, warps=8, beside=2)
         return Tiling(16 if masked or drops else 32)
     return Tiling(16, stages=2 if roomy else 1)
+
+
+def group_tiling(name: str, width: int, drops: bool) -> Tiling:
+    """The tiles of groups of warps, which only sm_90 has."""
+    tiling = GROUPED[name, width]
+    # A thread keeps four bits of every eight columns in one word while it drops weights.
+    return replace(tiling, columns=min(tiling.columns, 64)) if drops else tiling
 
 
 def whole_tiling(width: int, itemsize: int) -> Tiling:
@@ -163,6 +190,12 @@ class Attention:
         steps = [step for strides in self.lined for step in strides]
         return all(step % each == 0 for step in (*steps, self.width, self.depth))
 
+    def groups(self) -> bool:
+        """Whether tiles may be of groups of warps."""
+        widths = padded(self.width), padded(self.depth)
+        return (self.mask is None and widths[0] == widths[1] and widths[0] in (BLOCK, 2 * BLOCK)
+                and min(self.queries, self.keys) >= max(LEAST_GROUPED, 1))
+
     def tiling(self, name: str) -> Tiling:
         """The tiles of a kernel."""
         width = max(padded(self.width), padded(self.depth))
@@ -170,6 +203,8 @@ class Attention:
             return whole_tiling(width, self.dtype.itemsize)
         card = drivers.current().properties(self.plan.out_spec.device.index or 0)
         roomy = card.shared_memory_per_block_optin > 2 * EVERYWHERE
+        if roomy and (card.major, card.minor) == (9, 0) and self.groups():
+            return group_tiling(name, width, self.dropout > 0)
         if name == KEY_KERNEL and 64 < width <= WIDE:
             # Two warps beside each other have whole tiles of 16 columns each.
             roomy = roomy and not padded(self.width) % 32 and not padded(self.depth) % 32
@@ -189,15 +224,32 @@ class Attention:
             "STAGES": tiling.stages, "APART": int(apart), "BESIDE": tiling.beside,
             "MASKED": ", const mask_t* mask" if kind else "",
             "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
-            "HALF": int(self.half), "FOLDED": int(kind < 2 and self.foldable),
+            "HALF": int(self.half), "GROUPED": int(tiling.grouped),
+            "RESIDENT": tiling.resident, "ROWS": tiling.height, "SUMS": self.sums(tiling),
+            "FOLDED": int(kind < 2 and self.foldable),
             "LOG2": "log2" if double else "log2f", "LARGER": "fmax" if double else "fmaxf"}
         if not self.half:
-            facts.update({"ROWS": tiling.rows, "EXP2": "exp2" if double else "exp2f"})
+            facts["EXP2"] = "exp2" if double else "exp2f"
         head = "".join(f"#define {word} {meaning}\n" for word, meaning in facts.items())
         stored = "uint8_t" if mask is None else elements.STORED[mask.name]
-        tiles = MATRIX + HALF_TILES if self.half else WHOLE_TILES
         return KernelCode(name, f"{elements.typed(self.dtype)}typedef {stored} mask_t;\n"
-                          f"{head}{tiles}{COMMON}{DROP}{text}")
+                          f"{head}{self.tiles(tiling)}{COMMON}{DROP}{text}",
+                          GROUP_OPTIONS if tiling.grouped else ())
+
+    def tiles(self, tiling: Tiling) -> str:
+        """The text of the tiles and of the products over them."""
+        if not self.half:
+            return WHOLE_TILES
+        if not tiling.grouped:
+            return MATRIX + HALF + HALF_TILES
+        kind = "bf16" if self.dtype.name == "bfloat16" else "f16"
+        widths = {tiling.columns, padded(self.width), padded(self.depth)}
+        return MATRIX + HALF + group_tiles(kind, widths)
+
+    def sums(self, tiling: Tiling) -> int:
+        """Numbers that go before the tiles where rows are keys."""
+        held = 3 * tiling.stages * tiling.columns
+        return blocks(held, ALIGNED // 4) * (ALIGNED // 4) if tiling.grouped else held
 
     def launch(self, name: str, text: str) -> Launch:
         """The launch of a kernel over all heads."""
@@ -214,15 +266,17 @@ class Attention:
 
     def shared(self, name: str, tiling: Tiling, rows: int) -> int:
         """Bytes of shared memory."""
-        more = 8 if self.half else 1
+        more = 0 if tiling.grouped else 8 if self.half else 1
         lines = padded(self.width) + padded(self.depth) + 2 * more
         held = tiling.stages * tiling.columns * lines
         held += rows * (padded(self.width) + more if name == FORWARD_KERNEL else lines)
         laid = 2 * (tiling.beside > 1) if self.half else 1
         held += laid * rows * (tiling.columns + more)
         computed = max(self.dtype.itemsize, 4)
-        numbers = 3 * tiling.stages * tiling.columns if name == KEY_KERNEL else 0
-        return held * self.dtype.itemsize + numbers * computed
+        numbers = self.sums(tiling) if name == KEY_KERNEL else 0
+        # Where the first tile has to begin at a multiple, that much may go before it.
+        return (held * self.dtype.itemsize + numbers * computed
+                + (ALIGNED - 16 if tiling.grouped else 0))
 
     def tail(self, tiles: int) -> bytes:
         """The geometry: `slip_walk`."""

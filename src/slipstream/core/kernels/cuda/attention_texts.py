@@ -12,153 +12,6 @@ added up by two blocks, so that the order of sums depends on sizes only.
 
 from __future__ import annotations
 
-# MASK is 0, 1 (bool), 2 (added).  FOLDED: a score lacks its scale until it becomes an exponent.
-COMMON = r"""
-#define LOG2_E 1.4426950408889634
-struct slip_side { int64_t head, row, batch[RANK]; };
-struct slip_walk {
-    int64_t queries, keys, heads, group, blocks, fits, threshold, mask_column;
-    double scale, spread;
-    int64_t shape[RANK];
-    slip_side query, key, value, mask, out, grad, query_grad, key_grad, value_grad;
-};
-// Where the rows of a head begin.
-SLIP_DEVICE int64_t slip_start(const slip_walk& walk, const slip_side& side, int batch, int head) {
-    int64_t start = head * side.head;
-#pragma unroll
-    for (int d = RANK - 1; d > 0; d--) {
-        start += batch % (int)walk.shape[d] * side.batch[d];
-        batch /= (int)walk.shape[d];
-    }
-    return start + batch * side.batch[0];
-}
-// Memory is read before this or after it, as it is written.
-SLIP_DEVICE void slip_in_turn() {
-#ifndef SLIP_SIMULATED
-    asm volatile("" ::: "memory");
-#endif
-}
-// A number that the compiler must take as new: what is made of it is not kept from step to step.
-SLIP_DEVICE int slip_anew(int x) {
-#ifndef SLIP_SIMULATED
-    asm volatile("" : "+r"(x));
-#endif
-    return x;
-}
-template <int N> SLIP_DEVICE void slip_clear(slip_tile<N>& tile) {
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-#pragma unroll
-        for (int c = 0; c < slip_tile<N>::COUNT; c++) tile.at(r, c) = 0;
-    }
-}
-template <int N> SLIP_DEVICE void slip_scale(slip_tile<N>& tile, wide_t factor) {
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-#pragma unroll
-        for (int c = 0; c < slip_tile<N>::COUNT; c++) tile.at(r, c) *= factor;
-    }
-}
-// Over the threads that share a row; all of them get it.
-SLIP_DEVICE wide_t slip_row_sum(wide_t x) {
-#pragma unroll
-    for (int half = LANES / 2; half; half /= 2) x += __shfl_xor_sync(0xffffffffu, x, half);
-    return x;
-}
-SLIP_DEVICE wide_t slip_row_largest(wide_t x) {
-#pragma unroll
-    for (int half = LANES / 2; half; half /= 2) {
-        x = LARGER(x, __shfl_xor_sync(0xffffffffu, x, half));
-    }
-    return x;
-}
-// What scores are multiplied by when they become exponents of 2.
-SLIP_DEVICE wide_t slip_factor(const slip_walk& walk) {
-    return (wide_t)(FOLDED ? walk.scale * LOG2_E : LOG2_E);
-}
-// A weight is 2 to the score * factor - largest * factor.  Where the last product is far from 0, it
-// is rounded to more than a weight may differ by: there the largest score is taken off the others
-// before they are multiplied.
-#define NEAR_ZERO 64
-SLIP_DEVICE bool slip_is_far(wide_t largest, wide_t factor) {
-    return !HALF || fabs(largest * factor) >= NEAR_ZERO;
-}
-// Products as scores.  Rows and columns begin at `row` and `column`; BY_KEY: rows are keys.  Only
-// tiles at an edge have scores that do not count.
-template <bool BY_KEY, int N, class P>
-SLIP_DEVICE void slip_scores(slip_tile<N>& tile, const slip_walk& walk, P mask, int64_t mask_row,
-                             int row, int column, bool edge) {
-    if (!FOLDED && MASK < 2) slip_scale(tile, (wide_t)walk.scale);
-    if (!MASK && !edge) return;
-    const int keys = (int)walk.keys, queries = (int)walk.queries;
-    if (MASK) {
-        row = slip_anew(row);
-        column = slip_anew(column);
-    }
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-        const int first = row + slip_row(r);
-        const int least = BY_KEY && CAUSAL ? first : 0;
-        const int end = BY_KEY ? queries : CAUSAL && first < keys ? first + 1 : keys;
-#pragma unroll
-        for (int c = 0; c < slip_tile<N>::COUNT; c++) {
-            const int second = column + slip_column(c);
-            bool counts = second >= least && second < end;
-#if MASK
-            counts = counts && first < (BY_KEY ? keys : queries);
-            const int64_t at = (BY_KEY ? second : first) * mask_row
-                               + (BY_KEY ? first : second) * walk.mask_column;
-#endif
-#if MASK == 1
-            if (counts) counts = mask[at] != 0;
-#elif MASK == 2
-            if (counts) {
-                const mask_t added = mask[at];
-                tile.at(r, c) = FUSED(tile.at(r, c), (wide_t)walk.scale, MASK_WIDEN(added));
-            }
-#endif
-            if (!counts) tile.at(r, c) = -INFINITY;
-        }
-        // What is asked of the mask at once has to fit the registers.
-        if (MASK) slip_in_turn();
-    }
-}
-template <int N> SLIP_DEVICE void slip_less(slip_tile<N>& tile, int r, wide_t base) {
-#pragma unroll
-    for (int c = 0; c < slip_tile<N>::COUNT; c++) tile.at(r, c) -= base;
-}
-// The same of columns, where not all bases are 0.
-template <int N, class P> SLIP_DEVICE void slip_less_each(slip_tile<N>& tile, P bases) {
-    bool far = false;
-#pragma unroll
-    for (int i = threadIdx.x % 32; i < N; i += 32) far = far || bases[i] != 0;
-    if (!__any_sync(0xffffffffu, far)) return;
-#pragma unroll
-    for (int c = 0; c < slip_tile<N>::COUNT; c++) {
-        const wide_t base = bases[slip_column(c)];
-#pragma unroll
-        for (int r = 0; r < OWN; r++) tile.at(r, c) -= base;
-    }
-}
-template <int N> SLIP_DEVICE void slip_keep_positive(slip_tile<N>& tile) {
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-#pragma unroll
-        for (int c = 0; c < slip_tile<N>::COUNT; c++) {
-            tile.at(r, c) = tile.at(r, c) < 0 ? (wide_t)0 : tile.at(r, c);
-        }
-    }
-}
-// The gradients of the scores, from the weights and dP, in its place.
-SLIP_DEVICE wide_t slip_slope(wide_t weight, wide_t slope, wide_t sum, wide_t spread) {
-#if DROPOUT
-    return fabs(weight) * ((weight < 0 ? (wide_t)0 : slope * spread) - sum);
-#else
-    return weight * (slope - sum);
-#endif
-}
-"""
-
 # Blocks of later queries, which have more keys, go first.  A bound of one block for each
 # multiprocessor leaves a thread all registers: without it the compiler would rather spill.
 _OWN = r"""
@@ -168,7 +21,7 @@ _OWN = r"""
     const int left = (int)walk.queries - first, all = (int)walk.keys;
     const int end = CAUSAL && first + ROWS < all ? first + ROWS : all;
     const int steps = (end + COLUMNS - 1) / COLUMNS, key_head = head / (int)walk.group;
-    SLIP_POINTER(item_t) shared = slip_cast<item_t>(slip_dynamic_shared());
+    SLIP_POINTER(item_t) shared = slip_cast<item_t>(slip_own_shared());
     SLIP_POINTER(const item_t) own_keys = key + slip_start(walk, walk.key, batch, key_head);
     SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch, key_head);
 """
@@ -189,18 +42,20 @@ _BRING = r"""    auto bring = [&](int step) {
 _STEP = r"""
 #if STAGES == 2
         slip_finish_copies();
+        slip_publish();
         __syncthreads();
         if (step + 1 < steps) bring(step + 1);
 #else
         __syncthreads();
         if (step) bring(step);
         slip_finish_copies();
+        slip_publish();
         __syncthreads();
 #endif
 """
 
 FORWARD = r"""
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key,
                const item_t* value MASKED, uint64_t seed, uint64_t base, const slip_walk walk) {
 """ + _OWN + r"""
@@ -232,7 +87,6 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
 """ + _STEP + r"""
         const int turn = step % STAGES, column = step * COLUMNS;
         slip_tile<COLUMNS> weights;
-        slip_clear(weights);
         slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
@@ -306,7 +160,7 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
 """
 
 QUERIES = r"""
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const item_t* query,
                        const item_t* key, const item_t* value MASKED, const item_t* out,
                        const wide_t* rows, uint64_t seed, uint64_t base, const slip_walk walk) {
@@ -335,6 +189,7 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
     bring(0);
     // D, what comes off the exponents, and off the scores: the other kernel wants them too.
     slip_finish_copies();
+    slip_publish();
     __syncthreads();
     const wide_t scale = slip_factor(walk);
     SLIP_POINTER(wide_t) own_sums = sums + 3 * pair * walk.queries + first;
@@ -346,8 +201,8 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
         const int64_t at = (int64_t)pair * walk.queries + first + row;
         wide_t found = 0;
         if (row < left) {
-            found = slip_dot<DEPTH>(own_out + row * walk.out.row, grads + row * LINE(DEPTH),
-                                    OWN_DEPTH, fits && slip_aligned<item_t>(out, 16));
+            found = slip_dot<DEPTH>(own_out + row * walk.out.row, grads, row, OWN_DEPTH,
+                                    fits && slip_aligned<item_t>(out, 16));
         }
         found = slip_row_sum(found);
         own_sum[r] = found;
@@ -372,8 +227,13 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
 """ + _STEP + r"""
         const int turn = step % STAGES, column = step * COLUMNS;
         slip_tile<COLUMNS> weights, slopes;
-        slip_clear(weights);
-        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+        slip_begin_products<COLUMNS, WIDTH>(weights, queries,
+                                            keys + turn * COLUMNS * LINE(WIDTH));
+#if GROUPED
+        slip_begin_products<COLUMNS, DEPTH>(slopes, grads, values + turn * COLUMNS * LINE(DEPTH));
+#endif
+        slip_wait<1>();
+        slip_settle(weights);
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
@@ -395,8 +255,12 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
         slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
                          seed, base);
 #endif
-        slip_clear(slopes);
+#if GROUPED
+        slip_wait<0>();
+        slip_settle(slopes);
+#else
         slip_products<COLUMNS, DEPTH>(slopes, grads, values + turn * COLUMNS * LINE(DEPTH));
+#endif
 #pragma unroll
         for (int r = 0; r < OWN; r++) {
 #pragma unroll
@@ -435,8 +299,8 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
     const bool fits = walk.fits && slip_aligned<item_t>(query, 16)
                       && slip_aligned<item_t>(key, 16) && slip_aligned<item_t>(value, 16)
                       && slip_aligned<item_t>(grad, 16);
-    SLIP_POINTER(wide_t) all_sums = slip_cast<wide_t>(slip_dynamic_shared());
-    SLIP_POINTER(item_t) keys = slip_cast<item_t>(all_sums + 3 * STAGES * COLUMNS);
+    SLIP_POINTER(wide_t) all_sums = slip_cast<wide_t>(slip_own_shared());
+    SLIP_POINTER(item_t) keys = slip_cast<item_t>(all_sums + SUMS);
     SLIP_POINTER(item_t) values = keys + ROWS * LINE(WIDTH);
     SLIP_POINTER(item_t) queries = values + ROWS * LINE(DEPTH);
     SLIP_POINTER(item_t) grads = queries + STAGES * COLUMNS * LINE(WIDTH);
@@ -489,8 +353,12 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         SLIP_POINTER(item_t) now_queries = queries + turn * COLUMNS * LINE(WIDTH);
         SLIP_POINTER(item_t) now_grads = grads + turn * COLUMNS * LINE(DEPTH);
         slip_tile<PART> weights, slopes;
-        slip_clear(weights);
-        slip_products<PART, WIDTH>(weights, keys, now_queries + part * LINE(WIDTH));
+        slip_begin_products<PART, WIDTH>(weights, keys, now_queries + part * LINE(WIDTH));
+#if GROUPED
+        slip_begin_products<PART, DEPTH>(slopes, values, now_grads + part * LINE(DEPTH));
+#endif
+        slip_wait<1>();
+        slip_settle(weights);
         const bool edge = column + COLUMNS > all || (CAUSAL && first + ROWS > column + 1);
         slip_scores<true>(weights, walk, mask + (MASK ? slip_start(walk, walk.mask, batch, other)
                                                       : 0),
@@ -515,13 +383,19 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
             if (DROPOUT) slip_keep_positive(used);
 #if BESIDE > 1
             slip_lay<PART, COLUMNS>(staged, used);
+#elif GROUPED
+            slip_begin_weighted<DEPTH, COLUMNS>(value_sum, used, now_grads);
 #else
             slip_weighted<DEPTH, COLUMNS>(value_sum, used, now_grads, staged);
 #endif
         }
         if (OF_KEY) {
-            slip_clear(slopes);
+#if GROUPED
+            slip_wait<1>();
+            slip_settle(slopes);
+#else
             slip_products<PART, DEPTH>(slopes, values, now_grads + part * LINE(DEPTH));
+#endif
 #pragma unroll
             for (int c = 0; c < slip_tile<PART>::COUNT; c++) {
                 const wide_t sum = now_sums[slip_column(c)];
@@ -533,6 +407,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
             }
 #if BESIDE == 1
             slip_weighted<WIDTH, COLUMNS>(key_sum, slopes, now_queries, staged);
+            slip_settle(value_sum);
 #endif
         }
 #if BESIDE > 1
@@ -568,7 +443,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
                                  walk.fits && slip_aligned<item_t>(value_grad, 16));
     }
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 slip_attention_keys(item_t* key_grad, item_t* value_grad, const item_t* grad, const item_t* query,
                     const item_t* key, const item_t* value MASKED, const wide_t* sums,
                     uint64_t seed, uint64_t base, const slip_walk walk) {

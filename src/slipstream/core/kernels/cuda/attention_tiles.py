@@ -7,15 +7,13 @@ in lines of a few elements more than there are columns, so that threads meet in 
 
 from __future__ import annotations
 
-# 16-bit floats: matrix instructions; a warp has 16 * BANDS rows, and BESIDE warps have the same
-# ones: each of them a part of the columns.
-HALF_TILES = r"""
+# 16-bit floats: a thread has two columns of every eight, and two rows of a band.
+HALF = r"""
 #define LANES 4
-#define ROWS (16 * BANDS * WARPS / BESIDE)
 #define OWN (2 * BANDS)
-#define LINE(columns) ((columns) + 8)
 #define STAGED 0
 #define EXP2 slip_fast_exp2
+SLIP_DEVICE int slip_band(int m);
 template <int N> struct slip_tile {
     enum { COUNT = N / 4 };
     float value[BANDS][N / 8][4];
@@ -23,24 +21,85 @@ template <int N> struct slip_tile {
         return value[r / 2][c / 2][r % 2 * 2 + c % 2];
     }
 };
-// The warp's first row; the first of its columns where it has n of them.
-SLIP_DEVICE int slip_band() { return (int)threadIdx.x / 32 / BESIDE * BANDS * 16; }
-SLIP_DEVICE int slip_part(int n) { return (int)threadIdx.x / 32 % BESIDE * n; }
 SLIP_DEVICE int slip_row(int r) {
-    return slip_band() + r / 2 * 16 + r % 2 * 8 + (int)threadIdx.x % 32 / 4;
+    return slip_band(r / 2) + r % 2 * 8 + (int)threadIdx.x % 32 / 4;
 }
 SLIP_DEVICE int slip_column(int c) { return c / 2 * 8 + (int)threadIdx.x % 4 * 2 + c % 2; }
-// sum[row, column] += the sum over k of left[row, k] * right[column, k].
+// Where an element of a tile of LINES lines lies.
+template <int LINES, int LENGTH> SLIP_DEVICE int slip_tile_at(int line, int column);
+// The share of a thread in the sum of products of a row of memory and one of a tile; it is summed
+// in the same order where the row fits vectors and where not.
+template <int LENGTH, class P, class Q>
+SLIP_DEVICE float slip_dot(P x, Q tile, int row, int width, bool fits) {
+    float sum = 0;
+    auto add = [&](const slip_vector<item_t, 8>& a, int f) {
+        const slip_vector<item_t, 8> b = slip_read<item_t, 8>(
+            tile + slip_tile_at<ROWS, LENGTH>(row, f), 8, true);
+#pragma unroll
+        for (int e = 0; e < 8; e++) sum = FUSED(WIDEN(a.get(e)), WIDEN(b.get(e)), sum);
+    };
+    const int first = (int)threadIdx.x % LANES * 8;
+    if (fits) {
+#pragma unroll
+        for (int k = 0; k < LENGTH; k += LANES * 8) {
+            if (first + k < width) add(slip_read<item_t, 8>(x + (first + k), 8, true), first + k);
+        }
+        return sum;
+    }
+#pragma unroll 1
+    for (int f = first; f < width; f += LANES * 8) {
+        add(slip_read<item_t, 8>(x + f, width - f, false), f);
+    }
+    return sum;
+}
+template <int N, class P>
+SLIP_DEVICE void slip_put(P to, int64_t step, slip_tile<N>& tile, int64_t left, int width,
+                          bool fits) {
+    const item_t kind = {};
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        const int row = slip_row(r);
+        if (row >= left) continue;
+#pragma unroll
+        for (int c = 0; c < N / 4; c += 2) {
+            const int column = slip_column(c);
+            const uint32_t word = slip_pair(tile.at(r, c), tile.at(r, c + 1), kind);
+            if (fits && column < width) slip_store<uint32_t>(to + (row * step + column), word);
+            if (!fits && column < width) {
+                to[row * step + column] = slip_lane<item_t>::get(&word, 0);
+            }
+            if (!fits && column + 1 < width) {
+                to[row * step + column + 1] = slip_lane<item_t>::get(&word, 1);
+            }
+        }
+    }
+}
+"""
+
+# Matrix instructions of a warp, which has 16 * BANDS rows; BESIDE warps have the same ones: each of
+# them a part of the columns.
+HALF_TILES = r"""
+#define LINE(columns) ((columns) + 8)
+// The first row of a warp's band; the first of its columns where it has n of them.
+SLIP_DEVICE int slip_band(int m) {
+    return ((int)threadIdx.x / 32 / BESIDE * BANDS + m) * 16;
+}
+SLIP_DEVICE int slip_part(int n) { return (int)threadIdx.x / 32 % BESIDE * n; }
+template <int LINES, int LENGTH> SLIP_DEVICE int slip_tile_at(int line, int column) {
+    return line * LINE(LENGTH) + column;
+}
+#define slip_publish()
+// sum[row, column] = the sum over k of left[row, k] * right[column, k].
 template <int N, int K, class P>
 SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
-    const int first = slip_band();
     const item_t kind = {};
+    slip_clear(sum);
 #pragma unroll
     for (int k = 0; k < K; k += 16) {
         uint32_t a[BANDS][4];
 #pragma unroll
         for (int m = 0; m < BANDS; m++) {
-            slip_left(a[m], left + ((first + 16 * m) * LINE(K) + k), LINE(K));
+            slip_left(a[m], left + (slip_band(m) * LINE(K) + k), LINE(K));
         }
 #pragma unroll
         for (int n = 0; n < N; n += 16) {
@@ -104,7 +163,7 @@ SLIP_DEVICE void slip_laid_products(slip_tile<N>& sum, P left, P right) {
         uint32_t a[BANDS][4];
 #pragma unroll
         for (int m = 0; m < BANDS; m++) {
-            slip_left(a[m], left + ((slip_band() + 16 * m) * LINE(K) + k), LINE(K));
+            slip_left(a[m], left + (slip_band(m) * LINE(K) + k), LINE(K));
         }
 #pragma unroll
         for (int n = 0; n < N; n += 16) {
@@ -119,30 +178,6 @@ SLIP_DEVICE void slip_laid_products(slip_tile<N>& sum, P left, P right) {
     }
 }
 #endif
-// The share of a thread in the sum of products of a row of memory and one of a tile; it is summed
-// in the same order where the row fits vectors and where not.
-template <int LENGTH, class P, class Q>
-SLIP_DEVICE float slip_dot(P x, Q y, int width, bool fits) {
-    float sum = 0;
-    auto add = [&](const slip_vector<item_t, 8>& a, int f) {
-        const slip_vector<item_t, 8> b = slip_read<item_t, 8>(y + f, 8, true);
-#pragma unroll
-        for (int e = 0; e < 8; e++) sum = FUSED(WIDEN(a.get(e)), WIDEN(b.get(e)), sum);
-    };
-    const int first = (int)threadIdx.x % LANES * 8;
-    if (fits) {
-#pragma unroll
-        for (int k = 0; k < LENGTH; k += LANES * 8) {
-            if (first + k < width) add(slip_read<item_t, 8>(x + (first + k), 8, true), first + k);
-        }
-        return sum;
-    }
-#pragma unroll 1
-    for (int f = first; f < width; f += LANES * 8) {
-        add(slip_read<item_t, 8>(x + f, width - f, false), f);
-    }
-    return sum;
-}
 // LINES lines of `width` elements, `step` apart, into shared memory; zeros beyond them.
 template <int LINES, int LENGTH, class P, class Q>
 SLIP_DEVICE void slip_bring(P to, Q from, int64_t step, int64_t left, int width, bool fits) {
@@ -177,28 +212,6 @@ SLIP_DEVICE void slip_bring(P to, Q from, int64_t step, int64_t left, int width,
         to[line * LINE(LENGTH) + column] = item;
     }
 }
-template <int N, class P>
-SLIP_DEVICE void slip_put(P to, int64_t step, slip_tile<N>& tile, int64_t left, int width,
-                          bool fits) {
-    const item_t kind = {};
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-        const int row = slip_row(r);
-        if (row >= left) continue;
-#pragma unroll
-        for (int c = 0; c < N / 4; c += 2) {
-            const int column = slip_column(c);
-            const uint32_t word = slip_pair(tile.at(r, c), tile.at(r, c + 1), kind);
-            if (fits && column < width) slip_store<uint32_t>(to + (row * step + column), word);
-            if (!fits && column < width) {
-                to[row * step + column] = slip_lane<item_t>::get(&word, 0);
-            }
-            if (!fits && column + 1 < width) {
-                to[row * step + column + 1] = slip_lane<item_t>::get(&word, 1);
-            }
-        }
-    }
-}
 """
 
 # float32 and float64: fused multiply-adds, each rounded once, in the order of k.
@@ -206,6 +219,7 @@ WHOLE_TILES = r"""
 #define LANES 16
 #define OWN (ROWS / 16)
 #define slip_part(n) 0
+#define slip_publish()
 #define LINE(columns) ((columns) + 1)
 #define STAGED (ROWS * LINE(COLUMNS))
 template <int N> struct slip_tile {
@@ -217,6 +231,7 @@ SLIP_DEVICE int slip_row(int r) { return (int)threadIdx.x / 16 + 16 * r; }
 SLIP_DEVICE int slip_column(int c) { return (int)threadIdx.x % 16 + 16 * c; }
 template <int N, int K, class P>
 SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
+    slip_clear(sum);
 #pragma unroll 4
     for (int k = 0; k < K; k++) {
         wide_t a[OWN], b[N / 16];
@@ -263,10 +278,10 @@ template <class P, class Q> SLIP_DEVICE void slip_copy_word(P to, Q from, bool g
     *to = word;
 }
 template <int LENGTH, class P, class Q>
-SLIP_DEVICE wide_t slip_dot(P x, Q y, int width, bool fits) {
+SLIP_DEVICE wide_t slip_dot(P x, Q tile, int row, int width, bool fits) {
     wide_t sum = 0;
     for (int f = threadIdx.x % LANES; f < width; f += LANES) {
-        const wide_t a = x[f], b = y[f];
+        const wide_t a = x[f], b = tile[row * LINE(LENGTH) + f];
         sum = FUSED(a, b, sum);
     }
     return sum;
@@ -348,7 +363,7 @@ SLIP_DEVICE void slip_drop(slip_tile<N>& tile, const slip_walk& walk, uint64_t s
     const int high = BY_KEY ? own / 2 : odd, right = BY_KEY ? own % 2 : 0;
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-        const int first = row + slip_band() + m * 16 + high * 8 + line;
+        const int first = row + slip_band(m) + high * 8 + line;
         uint32_t bits = 0;
 #pragma unroll 2
         for (int n = 0; n < N / 8; n++) {

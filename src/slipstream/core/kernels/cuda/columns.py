@@ -26,11 +26,12 @@ class ColumnWriter(ReduceWriter):
                   f"+ threadIdx.x) * {plan.vector};",
                   "const bool mine = column < tail.columns;",
                   f"const int left = mine ? {plan.vector} : 0;")
+        kind = self.count_type()
         if self.split:
-            lines.add("const int64_t begin = blockIdx.y * tail.span;",
-                      "const int64_t end = slip_least(begin + tail.span, tail.length);")
+            lines.add(f"const {kind} begin = ({kind})(blockIdx.y * tail.span);",
+                      f"const {kind} end = ({kind})slip_least(begin + tail.span, tail.length);")
         else:
-            lines.add("const int64_t begin = 0, end = tail.length;")
+            lines.add(f"const {kind} begin = 0, end = ({kind})tail.length;")
         lines.add(*access.coordinates("row", plan.outer, "row", plan.wide))
         for place, name in enumerate(formula.pointers):
             const = "" if place < formula.outputs else "const "
@@ -75,18 +76,20 @@ class ColumnWriter(ReduceWriter):
 
     def open_batches(self) -> int:
         """Open the loop down the columns."""
-        self.lines.open("if (mine)")
-        self.lines.loop(f"for (int64_t first = begin + threadIdx.y; first < end; "
-                        f"first += blockDim.y * {self.plan.batch})", "#pragma unroll 1")
-        return 2
+        if self.plan.exact:
+            self.lines.open("if (mine)")
+            self.open_walk("begin + (int)threadIdx.y", "(int)blockDim.y")
+            return 2
+        self.open_walk("mine ? begin + (int)threadIdx.y : end", "(int)blockDim.y")
+        return 1
 
     def open_vectors(self) -> int:
         """Open the loop over the vectors of a batch."""
         lines, plan = self.lines, self.plan
         lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
-        lines.add("const int64_t j = first + k * (int)blockDim.y;")
+        lines.add(f"const {self.count_type()} j = first + k * (int)blockDim.y;")
         opened = 1
-        if not plan.exact:
+        if self.checks:
             lines.open("if (j < end)")
             opened = 2
         lines.add(*access.coordinates("at", plan.inner, "j", plan.wide))

@@ -27,6 +27,8 @@ from slipstream.core.vocab.records import TensorBase
 
 # Address tables that a list keeps: a loop that holds on to gradients has them take turns.
 KEPT = 8
+# Bytes that a thread asks for at once with one vector of each operand; with less it takes two.
+WIDE_READ = 32
 # Elements of a chunk at most, in steps of a block; and how many chunks there should be at least.
 MOST_STEPS = 4
 MANY_STEPS = 16
@@ -120,7 +122,7 @@ class ListKernel(LaunchKernel):
         read = sum([dtype.itemsize for dtype, kind in zip(dtypes_of, self.kinds, strict=True)
                     if kind == FLAT][self.formula.outputs:])
         vector = access.elements_of(sizes)
-        self.plan = MapPlan(self.kinds, vector, 1 if read * vector >= 32 else 2, 0, False)
+        self.plan = MapPlan(self.kinds, vector, 1 if read * vector >= WIDE_READ else 2, 0, False)
         self.step = BLOCK * vector * self.plan.unroll
         writer = ListWriter(self.formula, self.plan, columns)
         self.code = KernelCode(writer.name, writer.text()).made_by(LISTED)

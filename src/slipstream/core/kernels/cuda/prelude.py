@@ -253,6 +253,32 @@ SLIP_DEVICE void slip_scatter(P p, const slip_vector<T, N>& v, int left, int64_t
         if (e < left) p[e * step] = v.get(e);
     }
 }
+// N elements into shared memory, on their way while the thread goes on; it may read them, and it
+// alone, when `slip_copies_done` has returned.
+template <class T, int N, class P, class Q>
+SLIP_DEVICE void slip_copy_ahead(P to, Q from, bool whole) {
+#if !defined(SLIP_SIMULATED) && __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) * N >= 4) {
+        if (whole) {
+            const uint32_t place = (uint32_t)__cvta_generic_to_shared(to);
+            if constexpr (sizeof(T) * N == 16) {
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                             :: "r"(place), "l"(from) : "memory");
+            } else {
+                asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                             :: "r"(place), "l"(from), "n"(sizeof(T) * N) : "memory");
+            }
+            return;
+        }
+    }
+#endif
+    slip_write(to, slip_read<T, N>(from, N, whole), N, true);
+}
+SLIP_DEVICE void slip_copies_done() {
+#if !defined(SLIP_SIMULATED) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
 template <class T> SLIP_DEVICE bool slip_aligned(const T* p, int bytes) {
     return ((uint64_t)(size_t)p & (uint64_t)(bytes - 1)) == 0;
 }
@@ -363,27 +389,29 @@ SLIP_DEVICE bool slip_is_last(SLIP_POINTER(uint32_t) ticket, uint32_t blocks) {
     __syncthreads();
     return last;
 }
-// Over the rows of threads of a block, for N columns a thread; every row gets the result.
+// Over the rows of threads of a block, for N columns a thread; every row gets the result.  Threads
+// that follow each other find their values in banks that do.
 template <class F, int N, int THREADS>
 SLIP_DEVICE void slip_fold_columns(typename F::type (&x)[N]) {
     if (blockDim.y == 1) return;
-    __shared__ typename F::type shared[THREADS * N];
-    const int mine = (threadIdx.y * blockDim.x + threadIdx.x) * N;
+    __shared__ typename F::type shared[N * THREADS];
+    const int mine = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
-    for (int e = 0; e < N; e++) shared[mine + e] = x[e];
+    for (int e = 0; e < N; e++) shared[e * THREADS + mine] = x[e];
     __syncthreads();
     for (int half = blockDim.y / 2; half; half /= 2) {
         if (threadIdx.y < half) {
-            const int other = mine + half * (int)blockDim.x * N;
+            const int other = mine + half * (int)blockDim.x;
 #pragma unroll
             for (int e = 0; e < N; e++) {
-                shared[mine + e] = F::join(shared[mine + e], shared[other + e]);
+                x[e] = F::join(x[e], shared[e * THREADS + other]);
+                shared[e * THREADS + mine] = x[e];
             }
         }
         __syncthreads();
     }
 #pragma unroll
-    for (int e = 0; e < N; e++) x[e] = shared[threadIdx.x * N + e];
+    for (int e = 0; e < N; e++) x[e] = shared[e * THREADS + threadIdx.x];
 }
 """
 

@@ -141,7 +141,7 @@ class ProgramKernel(LaunchKernel):
         if isinstance(space, Space):
             return [(each.plan, each.words, ((each.blocks, each.chunks, 1), (*each.block, 1),
                                              each.shared))
-                    for each in cut(self.reduction, space, self.shared_limit)]
+                    for each in cut(self.reduction, space, self.card)]
         sizes, steps = space
         tiled = plan_tiles(sizes, steps, self.itemsizes, self.formula.outputs)
         if tiled is not None:
@@ -159,10 +159,10 @@ class ProgramKernel(LaunchKernel):
         return code
 
     @cached_property
-    def shared_limit(self) -> int:
-        """Bytes of shared memory that a block may have."""
+    def card(self) -> tuple[int, int]:
+        """Bytes of shared memory that a block may have; how many processors there are."""
         properties = drivers.current().properties(self.device.index or 0)
-        return int(properties.shared_memory_per_block_optin)
+        return int(properties.shared_memory_per_block_optin), int(properties.multi_processor_count)
 
     def _has_lines(self) -> bool:
         level = self.formula.stages.level

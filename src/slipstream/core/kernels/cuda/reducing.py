@@ -9,18 +9,15 @@ ticket: the last one joins all parts in order and goes on from there.
 from __future__ import annotations
 
 from slipstream.core.kernels.cuda import access
-from slipstream.core.kernels.cuda.access import FLAT, REPEAT, STEP, VECTOR
-from slipstream.core.kernels.cuda.parts import PartWriter
+from slipstream.core.kernels.cuda.batches import BatchWriter
 from slipstream.core.kernels.cuda.stages import EACH, PLACES
 from slipstream.core.kernels.cuda.turns import Turn
 from slipstream.core.launch.cuda.launches import ROWS
 
 
-class ReduceWriter(PartWriter):
+class ReduceWriter(BatchWriter):
     """Writes the kernel of a plan; the subclasses know where rows and columns lie."""
 
-    # What follows a pointer's name where it points to the thread's row or column.
-    suffix = ""
     fusion = ROWS
 
     # ---- what the subclasses print ----
@@ -31,18 +28,6 @@ class ReduceWriter(PartWriter):
 
     def declare_line_input(self, value: int) -> None:
         """Load an input that is one value a row."""
-        raise NotImplementedError
-
-    def open_batches(self) -> int:
-        """Open the loop over batches of vectors; how many blocks were opened."""
-        raise NotImplementedError
-
-    def open_vectors(self) -> int:
-        """Open the loop over the vectors of a batch; how many blocks were opened."""
-        raise NotImplementedError
-
-    def place_of(self, operand: int) -> str:
-        """Where the vector of an operand lies, seen from its row."""
         raise NotImplementedError
 
     def add_line_step(self, value: int) -> None:
@@ -131,23 +116,6 @@ class ReduceWriter(PartWriter):
                 self.leave_joined(value)
         self.lines.close()
 
-    def fits_checks(self) -> str:
-        """Whether all operands that are accessed in whole vectors are aligned for it."""
-        formula, plan = self.formula, self.plan
-        checks = [f"slip_aligned<{formula.stored(place)}>({name}, "
-                  f"{formula.dtypes[place].itemsize * plan.vector})"
-                  for place, name in enumerate(formula.pointers)
-                  if plan.kinds[place] in (FLAT, VECTOR) and plan.vector > 1]
-        return " && ".join(checks) or "true"
-
-    def whole(self) -> str:
-        """The condition of a whole access; long loops are better copied than tested inside."""
-        return "fits" if self.plan.again else "slip_opaque(fits)"
-
-    def vector_type(self, place: int) -> str:
-        """The type of a vector of an operand."""
-        return f"slip_vector<{self.formula.stored(place)}, {self.plan.vector}>"
-
     def line_inputs(self) -> None:
         """Load the inputs that are one value a row."""
         used = set(self.line_values)
@@ -183,15 +151,26 @@ class ReduceWriter(PartWriter):
         self.declare_divisors(values)
         for value in folds:
             self.declare_fold(value)
-        opened = self.open_batches()
         inputs = [value for value in values if not stages.is_step(value)
                   and value not in self.once()]
-        self.read_batch([value for value in inputs if self.is_batched(value)])
-        opened += self.open_vectors()
-        self._reads([value for value in inputs if not self.is_batched(value)])
-        self.keep_on_shelf([value for value in self.shelf if value in values])
-        self._elements(stage, values)
-        lines.close(opened)
+        leaving = [value for value in self.shelf if value in values and stage == max(
+            [each for each in range(stages.last + 1) if value in stages.full_values(each)])]
+        passes = self.passes()
+        if len(passes) > 1:
+            lines.open("")
+        for full in passes:
+            self.checks = not full
+            opened = batches = self.open_batches()
+            self.read_batch([value for value in inputs if self.is_batched(value)])
+            opened += self.open_vectors()
+            self.read_each([value for value in inputs if not self.is_batched(value)])
+            self._elements(stage, values)
+            if leaving:
+                lines.close(opened - batches)
+                opened = batches + self.open_vectors()
+                self.fill_shelf(leaving, "more")
+            lines.close(opened)
+        lines.close(len(passes) - 1)
         self.held |= self.kept & set(values)
         for value in folds:
             if stages.step(value).primitive in PLACES:
@@ -201,70 +180,12 @@ class ReduceWriter(PartWriter):
             else:
                 self.finish_fold(value)
 
-    def _reads(self, values: list[int]) -> None:
-        """The vectors of inputs that are not kept."""
-        for value in values:
-            if value in self.inputs_kept():
-                continue
-            place = self.formula.outputs + value
-            self.lines.add(f"const {self.vector_type(place)} {self.formula.pointers[place]}_held = "
-                           f"{self.read(place)};")
-
-    def read_batch(self, values: list[int]) -> None:
-        """Ask for the vectors of inputs for a whole batch."""
-        if not values:
-            return
-        lines, formula = self.lines, self.formula
-        places = [formula.outputs + value for value in values]
-        for place in places:
-            lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held"
-                      f"[{self.plan.batch}];")
-        opened = self.open_vectors()
-        for value, place in zip(values, places, strict=True):
-            read = self.read_shelf(place) if value in self.shelved else self.read(place)
-            lines.add(f"{self.held_name(value)} = {read};")
-        lines.close(opened)
-
-    def read_shelf(self, place: int) -> str:
-        """The vector of an operand in shared memory."""
-        formula, vector = self.formula, self.plan.vector
-        return (f"slip_read<{formula.stored(place)}, {vector}>("
-                f"{formula.pointers[place]}_shelf + at * {vector}, {vector}, true)")
-
     def keep_on_shelf(self, values: list[int]) -> None:
         """Put vectors where later stages find them; every thread reads what it wrote."""
         for value in values:
-            if value not in self.shelved:
-                self.shelved.add(value)
-                name, vector = self.formula.pointers[self.formula.outputs + value], self.plan.vector
-                self.lines.add(f"slip_write({name}_shelf + at * {vector}, "
-                               f"{self.held_name(value)}, {vector}, true);")
-
-    def read(self, place: int) -> str:
-        """The vector of an operand in memory."""
-        formula, plan = self.formula, self.plan
-        types = f"{formula.stored(place)}, {plan.vector}"
-        where = f"{formula.pointers[place]}{self.suffix} + {self.place_of(place)}"
-        kind = plan.kinds[place]
-        if kind in (FLAT, VECTOR):
-            return f"slip_read<{types}>({where}, {plan.vector}, {self.whole()})"
-        if kind == REPEAT:
-            return f"slip_repeat<{types}>({where}, {plan.vector})"
-        assert kind == STEP
-        return f"slip_gather<{types}>({where}, {plan.vector}, {self.step_of(place)})"
-
-    def step_of(self, place: int) -> str:
-        """The word of an operand's step along its vectors."""
-        raise NotImplementedError
-
-    def write(self, place: int) -> str:
-        """The line that writes the vector of an output."""
-        formula, plan = self.formula, self.plan
-        name = formula.pointers[place]
-        where = f"{name}{self.suffix} + {self.place_of(place)}"
-        if plan.kinds[place] in (FLAT, VECTOR):
-            return f"slip_write({where}, {name}_held, {plan.vector}, {self.whole()});"
-        return f"slip_scatter({where}, {name}_held, {plan.vector}, {self.step_of(place)});"
+            name, vector = self.formula.pointers[self.formula.outputs + value], self.plan.vector
+            self.lines.add(f"slip_write({name}_shelf + at * {vector}, "
+                           f"{self.held_name(value)}, {vector}, true);")
 
     def _elements(self, stage: int, values: list[int]) -> None:
         formula, lines, stages = self.formula, self.lines, self.stages

@@ -24,12 +24,12 @@ class RowWriter(ReduceWriter):
     def body(self) -> None:
         """The thread's row, or several at once: then all are asked for before one is used."""
         lines, turns = self.lines, self.plan.turns
-        lines.add("const int lane = threadIdx.x, lanes = blockDim.x;")
-        for value in self.shelf:
-            place = self.formula.outputs + value
-            kind, name = self.formula.stored(place), self.formula.pointers[place]
-            lines.add(f"SLIP_POINTER({kind}) {name}_shelf = "
-                      f"slip_cast<{kind}>(slip_dynamic_shared() + tail.shelf{value});")
+        # A row that takes several batches has all threads of the block.
+        lanes = self.plan.threads if self.plan.again else "blockDim.x"
+        lines.add(f"const int lane = threadIdx.x, lanes = {lanes};")
+        if self.shelf:
+            self._walk_rows()
+            return
         self._declare_kept()
         if turns == 1:
             self.start()
@@ -47,27 +47,84 @@ class RowWriter(ReduceWriter):
         self.reduce()
         lines.close()
 
-    def start(self) -> None:
-        """The row, and where its operands are."""
+    def _walk_rows(self) -> None:
+        """Row after row: while one is computed the next one is on its way to shared memory."""
+        lines, formula = self.lines, self.formula
+        for value in self.shelf:
+            place = formula.outputs + value
+            kind, name = formula.stored(place), formula.pointers[place]
+            lines.add(f"SLIP_POINTER({kind}) {name}_shelf = "
+                      f"slip_cast<{kind}>(slip_dynamic_shared() + tail.shelf{value});",
+                      f"const {kind}* {name}_next = {name};")
+        lines.add(f"const bool fits = {self.fits_checks()};")
+        self._go_to("blockIdx.x")
+        kind = self.count_type()
+        lines.loop(f"for ({kind} at = lane; at < ({kind})tail.vectors; at += lanes)",
+                   "#pragma unroll 4")
+        self.add_coordinates()
+        self.fill_shelf(self.shelf, "true")
+        lines.close()
+        lines.loop("for (int64_t row = blockIdx.x; row < tail.rows; row += gridDim.x)",
+                   "#pragma unroll 1")
+        lines.add("const bool mine = true, more = row + gridDim.x < tail.rows;",
+                  f"const {kind} begin = 0, end = ({kind})tail.vectors;")
+        self._go_to("more ? row + gridDim.x : row")
+        self._add_pointers()
+        lines.add("slip_copies_done();")
+        self.line_inputs()
+        self.reduce()
+        if len(self.stages.fold_values) < 2:
+            # A thread that is ahead must not write to the next row's fold what others still read.
+            lines.add("__syncthreads();")
+        lines.close()
+
+    def _go_to(self, row: str) -> None:
+        """Where the row lies that is put on the shelf."""
+        lines, plan = self.lines, self.plan
+        lines.open("")
+        lines.add(f"const int64_t ahead = {row};")
+        lines.add(*access.coordinates("row", plan.outer, "ahead", plan.wide))
+        for value in self.shelf:
+            place = self.formula.outputs + value
+            name = self.formula.pointers[place]
+            where = access.offset("row", plan.outer, place, wide=True)
+            lines.add(f"{name}_next = {name} + ({where});")
+        lines.close()
+
+    def _add_pointers(self) -> None:
+        """Where the row's operands lie."""
         lines, plan, formula = self.lines, self.plan, self.formula
-        group = "blockIdx.x" if plan.turns == 1 else f"(blockIdx.x * {plan.turns} + r)"
-        if self.split:
-            lines.add("const int64_t row = blockIdx.x;", "const bool mine = true;",
-                      "const int64_t begin = blockIdx.y * tail.span;",
-                      "const int64_t end = slip_least(begin + tail.span, tail.vectors);")
-        elif plan.exact:
-            lines.add(f"const int64_t row = (int64_t){group} * blockDim.y + threadIdx.y;",
-                      "const int64_t begin = 0, end = tail.vectors;", "const bool mine = true;")
-        else:
-            lines.add(f"const int64_t own = (int64_t){group} * blockDim.y + threadIdx.y;",
-                      "const bool mine = own < tail.rows;",
-                      "const int64_t row = mine ? own : 0, begin = 0;",
-                      "const int64_t end = mine ? tail.vectors : 0;")
         lines.add(*access.coordinates("row", plan.outer, "row", plan.wide))
         for place, name in enumerate(formula.pointers):
             const = "" if place < formula.outputs else "const "
             where = access.offset("row", plan.outer, place, wide=True)
             lines.add(f"{const}{formula.stored(place)}* {name}_row = {name} + ({where});")
+
+    def add_coordinates(self) -> None:
+        """The coordinates of a vector in its row, where they are needed."""
+        plan = self.plan
+        if plan.inner:
+            self.lines.add(*access.coordinates("at", plan.inner, f"at * {plan.vector}", plan.wide))
+
+    def start(self) -> None:
+        """The row, and where its operands are."""
+        lines, plan = self.lines, self.plan
+        group = "blockIdx.x" if plan.turns == 1 else f"(blockIdx.x * {plan.turns} + r)"
+        kind = self.count_type()
+        if self.split:
+            lines.add("const int64_t row = blockIdx.x;", "const bool mine = true;",
+                      f"const {kind} begin = ({kind})(blockIdx.y * tail.span);",
+                      f"const {kind} end = ({kind})slip_least(begin + tail.span, tail.vectors);")
+        elif plan.exact:
+            lines.add(f"const int64_t row = (int64_t){group} * blockDim.y + threadIdx.y;",
+                      f"const {kind} begin = 0, end = ({kind})tail.vectors;",
+                      "const bool mine = true;")
+        else:
+            lines.add(f"const int64_t own = (int64_t){group} * blockDim.y + threadIdx.y;",
+                      "const bool mine = own < tail.rows;",
+                      "const int64_t row = mine ? own : 0;",
+                      f"const {kind} begin = 0, end = mine ? ({kind})tail.vectors : 0;")
+        self._add_pointers()
         lines.add(f"const bool fits = {self.fits_checks()};")
 
     def declare_line_input(self, value: int) -> None:
@@ -93,18 +150,25 @@ class RowWriter(ReduceWriter):
         kept = self.inputs_kept()
         if not kept:
             return
-        opened = self.open_vectors()
+        lines = self.lines
+        if not self.plan.exact:
+            # Past the end the last vector is read once more, and not used.
+            lines.open("if (end > 0)")
+        lines.loop(f"for (int k = 0; k < {self.plan.batch}; k++)")
+        at = "lane + k * lanes"
+        lines.add(f"const int at = {at};" if self.plan.exact
+                  else f"const int at = {at} < end ? {at} : end - 1;")
+        self.add_coordinates()
         for value in kept:
-            read = self.read(self.formula.outputs + value)
-            self.lines.add(f"{self.held_name(value)} = {read};")
-        self.lines.close(opened)
+            read = self.read(self.formula.outputs + value).replace("slip_opaque(fits)", "fits")
+            lines.add(f"{self.held_name(value)} = {read};")
+        lines.close(1 if self.plan.exact else 2)
 
     def open_batches(self) -> int:
         """Open the loop over the thread's batches."""
         if not self.plan.again:
             return 0
-        self.lines.loop(f"for (int64_t first = begin + lane; first < end; "
-                        f"first += lanes * {self.plan.batch})", "#pragma unroll 1")
+        self.open_walk("begin + lane", "lanes")
         return 1
 
     def open_vectors(self) -> int:
@@ -112,13 +176,12 @@ class RowWriter(ReduceWriter):
         lines, plan = self.lines, self.plan
         opened = 1
         lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
-        lines.add("const int64_t at = first + k * lanes;" if plan.again
+        lines.add(f"const {self.count_type()} at = first + k * lanes;" if plan.again
                   else "const int at = lane + k * lanes;")
-        if not plan.exact:
+        if self.checks:
             lines.open("if (at < end)")
             opened = 2
-        if plan.inner:
-            lines.add(*access.coordinates("at", plan.inner, f"at * {plan.vector}", plan.wide))
+        self.add_coordinates()
         return opened
 
     def place_of(self, operand: int) -> str:

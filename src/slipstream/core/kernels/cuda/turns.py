@@ -24,7 +24,8 @@ class ReducePlan(NamedTuple):
     64-bit index arithmetic; ``warps``: of a row's threads at most, 0 for a part of one; ``turns``:
     rows that the same threads take at once; ``exact``: all batches are full; ``stage``: the one
     stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
-    ``shelf``: what a row is read again for lies in shared memory; ``columns``: the schedule.
+    ``shelf``: what a row is read again for lies in shared memory, and blocks take row after row;
+    ``columns``: the schedule.
     """
 
     columns: bool
@@ -60,7 +61,8 @@ class ElementWriter:
         self.held: set[int] = set()
         self.shelf = [value for value in self.stages.reread() if plan.shelf
                       and self.kind(value) != ONCE and not plan.shared[formula.outputs + value]]
-        self.shelved: set[int] = set()
+        # Whether the vectors of the batch that is printed may lie past the end.
+        self.checks = not plan.exact
         self.divisors: set[int] = set()
         stages = self.stages
         self.first = plan.stage if self.split else 0

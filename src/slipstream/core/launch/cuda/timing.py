@@ -2,7 +2,8 @@
 
 On the simulated driver every piece of work tells its virtual time.  On a card, events before and
 after each window give the window's time; its kernels share it by the bytes that their ops read
-and write or the operations they carry out, and say so (`ESTIMATED`).
+and write or the operations they carry out, and say so (`ESTIMATED`).  Where CUPTI is found, its
+times take their place when the profile ends (`activities`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import threading
 from collections import deque
 from typing import Any, NamedTuple
 
+from slipstream.core.launch.cuda.activities import Activities, Noted, Verdict
 from slipstream.core.launch.door import door
+from slipstream.core.native.cupti import CuptiError
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, DriverError
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.operands import bytes_of, operations_of, specs_of
@@ -64,13 +67,16 @@ class Work(NamedTuple):
 class Parts(NamedTuple):
     """The records that a span becomes: see `Ring.write_parts`; the ns that they are reckoned to.
 
-    ``kept``: a list whose address is the key.
+    ``kept``: a list whose address is the key; ``symbols``: the kernels' names to the driver, where
+    CUPTI tells of them; ``copied``: bytes of a copy, or -1.
     """
 
     rows: list[tuple[int, int, int, int, float, float]]
     cost: float
     site: int
     kept: Any
+    symbols: tuple[str, ...] = ()
+    copied: int = -1
 
 
 class Span(NamedTuple):
@@ -82,6 +88,7 @@ class Span(NamedTuple):
     where: int
     begun: int
     host: int
+    noted: Noted | None = None
 
     def busy(self, start: int, end: int) -> float:
         """How much of the span from start to end its kernels took.
@@ -127,7 +134,8 @@ class Timer:
     """Writes device records into a ring; ``modes.ring.timer`` while a profile is on.
 
     ``wanted``: whether devices are timed; ``told``: no events are needed, as the driver tells of
-    each piece of work, or nobody wants to know; ``lost``: launches that could not be timed.
+    each piece of work, or nobody wants to know; ``lost``: launches that could not be timed;
+    ``verdict``: what told the times in the end.
     """
 
     def __init__(self, ring: Any, by_events: bool = False, wanted: bool = True) -> None:
@@ -148,6 +156,9 @@ class Timer:
         self.known: dict[Any, Parts] = {}
         # Called after each send: what a profile of memory notes.
         self.sample: Any = None
+        self.activities: Activities | None = None
+        self.verdict = Verdict()
+        self.symbols: dict[int, str] = {}
 
     # -- sends --
 
@@ -164,6 +175,15 @@ class Timer:
         """The first use of a driver in this profile."""
         self.driver = driver
         self.told = not self.wanted or (not self.by_events and driver.tell_work(self.ran))
+        if self.told:
+            self.verdict = Verdict("driver" if self.wanted else "")
+        elif self.by_events:
+            self.verdict = Verdict()
+        else:
+            try:
+                self.activities = Activities(self.ring)
+            except CuptiError as failure:
+                self.verdict = Verdict(missing=str(failure))
 
     def where_of(self, queue: Any) -> int:
         """The device and stream of a queue as they stand in a record."""
@@ -215,7 +235,20 @@ class Timer:
             plan = ring.names[op]
             cost = cost_of(plan) if isinstance(plan, Plan) else float(KERNEL_NS)
             items.append((KERNEL, ring.name_of(launch.name), site, op, cost))
-        return shared(items, where, work.launches)
+        found = shared(items, where, work.launches)
+        if self.activities is not None:
+            symbols = tuple(self.symbol_of(launch) for launch in work.launches)
+            found = found._replace(symbols=symbols)
+        return found
+
+    def symbol_of(self, launch: Any) -> str:
+        """A kernel's name to the driver."""
+        found = self.symbols.get(launch.function)
+        if found is None:
+            with contextlib.suppress(DriverError):
+                found = self.driver.function_name(launch.function)
+            found = self.symbols[launch.function] = found or launch.name
+        return found
 
     def text_of(self, work: Work) -> str:
         """Why launches went alone, with the line where their memory was handed out."""
@@ -249,7 +282,8 @@ class Timer:
         site = self.ring.site_of(state.code, state.instruction)
         name = self.ring.name_of(COPY_NAMES.get(kind, "copy"))
         # A copy of pageable memory keeps the host: its time is not that of a launch.
-        parts = shared([(COPY, name, site, nbytes, 1.0)], where | REPLAYED)
+        parts = shared([(COPY, name, site, nbytes, 1.0)], where | REPLAYED)._replace(
+            copied=nbytes)
         self.timed(stream, parts, begun, where | REPLAYED)
         self.ring.switch(layer)
 
@@ -293,10 +327,14 @@ class Timer:
             return
         host = self.ring.now() - begun.start
         last = self.mark(stream, where)
+        noted = None
+        if self.activities is not None:
+            noted = self.activities.note(Noted(parts.rows, parts.symbols, bool(where & REPLAYED),
+                                               parts.copied))
         if not begun.event or not last:
             self.lost += len(parts.rows)
             return
-        self.pending.append(Span(begun.event, last, parts, where, begun.start, host))
+        self.pending.append(Span(begun.event, last, parts, where, begun.start, host, noted))
         if len(self.pending) > 16 and (len(self.pending) > MOST_PENDING
                                        or len(self.pending) % 16 == 0):
             self.resolve()
@@ -321,7 +359,9 @@ class Timer:
                 self.lost += len(span.parts.rows)
                 continue
             share = span.busy(start, end) / max(end - start, 1)
-            self.ring.write_parts(span.parts.rows, start, end - start, share)
+            first = self.ring.write_parts(span.parts.rows, start, end - start, share)
+            if span.noted is not None:
+                span.noted.first = first
             free.append(span.first)
             if end - clock.at > REBASE:
                 free.append(clock.base)
@@ -342,6 +382,9 @@ class Timer:
         with contextlib.suppress(DriverError):
             self.resolve()
         self.lost += sum(len(span.parts.rows) for span in self.pending)
+        if self.activities is not None:
+            self.verdict = self.activities.finish()
+            self.activities = None
         left = [clock.base for clock in self.clocks.values()]
         left += [event for events in self.free.values() for event in events]
         left += [event for span in self.pending for event in (span.first, span.last)]

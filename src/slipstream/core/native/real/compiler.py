@@ -45,7 +45,9 @@ class Compiler:
         if status:
             raise DriverError("nvrtcCreateProgram", str(status))
         try:
-            wanted = [f"--gpu-architecture={arch}", *OPTIONS, *options]
+            # A kernel may be for one architecture alone (sm_90a).
+            own = any(option.startswith("--gpu-architecture") for option in options)
+            wanted = [*([] if own else [f"--gpu-architecture={arch}"]), *OPTIONS, *options]
             texts = [each.encode() for each in wanted]
             (status,) = nvrtc.nvrtcCompileProgram(program, len(texts), texts)
             if status:

@@ -1,0 +1,296 @@
+"""Device times by CUPTI's records: whose each is, and what happens where they cannot be believed.
+
+The library is a small one of C that plays the records of the simulated driver's work.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+import slipstream as ss
+from gpu.conftest import REAL
+from gpu.launch import fakecupti, loops
+from slipstream.core.api.profiling import Session
+from slipstream.core.launch.cuda.activities import Activities, Matcher, Noted, grouped
+from slipstream.core.native import cupti
+from slipstream.core.native.collector import Collector
+from slipstream.core.native.cupti import Activity, CuptiError
+from slipstream.core.native.drivers import drivers
+from slipstream.core.vocab.settings import settings
+from slipstream.profiler.page import page
+
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+pytestmark = pytest.mark.skipif(
+    REAL or COMPILER is None or not Collector().callbacks,
+    reason="it plays the simulated driver's work to the compiled core")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cupti")
+    source = folder / "fake.c"
+    source.write_text(fakecupti.SOURCE)
+    path = folder / "libcupti.so.13"
+    subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "-o", path, source], check=True)
+    return path
+
+
+@pytest.fixture
+def fake(built, monkeypatch, restart):
+    restart(race=False)
+    monkeypatch.setattr(settings, "cupti", str(built))
+    monkeypatch.setattr(cupti.opened, "known", None)
+    found = fakecupti.FakeCupti(built)
+    for which, value in ((fakecupti.VERSION, 130001), (fakecupti.SUBSCRIBE, 0),
+                         (fakecupti.ENABLE, 0), (fakecupti.SHIFT, 0), (fakecupti.DROPPED, 0)):
+        found.set(which, value)
+    found.watch(monkeypatch)
+    yield found
+    drivers.current().desk.listener = None
+
+
+def profiled(step, first=8, last=20):
+    for number in range(first):
+        step(number)
+    ss.cuda.synchronize()
+    session = Session()
+    session.start()
+    for number in range(first, last):
+        step(number)
+    return session.stop()
+
+
+@pytest.mark.parametrize("name", ["mlp", "digits"])
+def test_every_kernel_has_the_time_that_the_card_tells(fake, name):
+    before = ss.cuda.launch_stats()
+    step = getattr(loops, name)()
+    for number in range(8):
+        step(number)
+    ss.cuda.synchronize()
+    fake.told.clear()
+    before = ss.cuda.launch_stats()
+    recording = profiled(lambda number: step(number), 0, 12)
+    after = ss.cuda.launch_stats()
+    kernels = recording.of("kernel")
+    assert recording.timed_by == "CUPTI 13.0"
+    assert recording.untold == ""
+    assert recording.foreign == ()
+    assert len(kernels) == after["launches"] - before["launches"] > 100
+    assert sum(event.replayed for event in kernels) == after["replayed"] - before["replayed"] > 0
+    assert not any(event.estimated for event in kernels)
+    assert sorted((event.name, event.start, event.end) for event in kernels) == sorted(fake.told)
+    assert all(event.file == loops.__file__ and event.op for event in kernels)
+    # What is counted by line is the same.
+    assert recording.totals("kernel")[1] == sum(end - start for _, start, end in fake.told)
+    assert "by CUPTI 13.0" in page(recording)
+
+
+def test_kernels_of_a_captured_graph_and_copies_are_told_too(fake):
+    x = ss.ones(1 << 12, device="cuda")
+    graph = ss.cuda.CUDAGraph()
+    with ss.cuda.graph(graph):
+        y = x * 2.0
+        y.add_(1.0)
+        y.add_(2.0)
+    host = ss.ones(64)
+
+    def step(number):
+        graph.replay()
+        host.to("cuda")
+
+    step(0)
+    ss.cuda.synchronize()
+    fake.told.clear()
+    recording = profiled(step, 0, 3)
+    kernels = recording.of("kernel")
+    assert sorted((event.start, event.end) for event in kernels) == sorted(
+        (start, end) for _, start, end in fake.told)
+    first = min(event.line for event in kernels)
+    assert [event.line for event in kernels] == [first, first + 1, first + 2] * 3
+    copies = recording.of("copy")
+    assert [event.value for event in copies] == [256] * 3
+    assert not any(event.estimated for event in copies)
+    assert recording.untold == ""
+
+
+def test_kernels_of_others_are_not_ours(fake):
+    x = ss.ones(64, device="cuda")
+    name = fake.address("somebody_elses")
+
+    def step(number):
+        x.add_(1.0)
+        ss.cuda.synchronize()
+        fake.feed(fakecupti.kernel(name, fakecupti.AHEAD + 10, fakecupti.AHEAD + 60,
+                                   next(fake.numbers)))
+        # Kinds that nobody knows are skipped.
+        fake.feed(struct.pack("<I100x", 99))
+
+    recording = profiled(step)
+    assert recording.foreign == (("somebody_elses", 12, 600),)
+    assert len(recording.of("kernel")) == 12
+    assert recording.timed_by == "CUPTI 13.0"
+    text = page(recording)
+    assert "not ours" in text
+    assert "12 × somebody_elses" in text
+
+
+def test_a_record_too_few_leaves_those_launches_to_events(fake):
+    step = loops.mlp()
+    state = {"left": 1}
+
+    def lose(record):
+        if struct.unpack_from("<I", record)[0] == cupti.KERNEL and state["left"]:
+            state["left"] = 0
+            return []
+        return [record]
+
+    for number in range(8):
+        step(number)
+    ss.cuda.synchronize()
+    fake.play = lose
+    fake.set(fakecupti.DROPPED, 1)
+    recording = profiled(step, 0, 12)
+    kernels = recording.of("kernel")
+    assert 0 < sum(event.estimated for event in kernels) < len(kernels)
+    assert "CUPTI told of" in recording.untold
+    assert "it dropped 1 records" in recording.untold
+    assert recording.untimed == 0
+    assert "times of the card are not all by CUPTI" in page(recording)
+
+
+def test_a_record_without_times_keeps_the_one_by_events(fake):
+    x = ss.ones(1 << 16, device="cuda")
+
+    def blank(record):
+        return [record[:16] + bytes(16) + record[32:]]
+
+    fake.play = blank
+    recording = profiled(lambda number: x.add_(1.0))
+    assert recording.timed_by == "events"
+    assert all(event.end > event.start >= recording.start for event in recording.of("kernel"))
+    assert recording.untold == "12 of 12 launches are by events"
+
+
+@pytest.mark.parametrize(("which", "value", "text"), [
+    (fakecupti.VERSION, 140000, "the records of CUPTI 14.0 are not known here"),
+    (fakecupti.SUBSCRIBE, 39, "another profiler uses CUPTI in this process"),
+    (fakecupti.ENABLE, 35, "cuptiActivityEnable failed with CUPTI_ERROR_OTHER"),
+    (fakecupti.ENABLE, 77, "cuptiActivityEnable failed with status 77"),
+    (fakecupti.SHIFT, -256, "a record lies outside of its buffer"),
+    (fakecupti.SHIFT, 4, "where 12 were made")])
+def test_what_cannot_be_read_is_said_and_events_take_its_place(fake, which, value, text):
+    fake.set(which, value)
+    x = ss.ones(1 << 16, device="cuda")
+    recording = profiled(lambda number: x.mul_(2.0).add_(1.0))
+    assert recording.timed_by == "events"
+    assert text in recording.untold
+    assert len(recording.of("kernel")) == 24
+    assert all(event.end > event.start for event in recording.of("kernel"))
+    assert f"times of the card are not by CUPTI: {recording.untold}" in page(recording)
+    # The next profile finds everything as it should be.
+    fake.set(which, {fakecupti.VERSION: 130001}.get(which, 0))
+    cupti.opened.known = None
+    assert profiled(lambda number: x.mul_(2.0).add_(1.0)).timed_by == "CUPTI 13.0"
+
+
+def test_events_where_they_are_asked_for_and_where_it_is_turned_off(fake, monkeypatch):
+    x = ss.ones(64, device="cuda")
+    x.add_(1.0)
+    session = Session(by_events=True)
+    session.start()
+    x.add_(1.0)
+    recording = session.stop()
+    assert (recording.timed_by, recording.untold) == ("events", "")
+    monkeypatch.setattr(settings, "cupti", "off")
+    recording = profiled(lambda number: x.add_(1.0))
+    assert recording.untold == "SLIPSTREAM_CUPTI turns CUPTI off"
+    monkeypatch.setattr(settings, "cupti", "/nowhere/libcupti.so")
+    recording = profiled(lambda number: x.add_(1.0))
+    assert recording.untold.startswith("CUPTI is not found at /nowhere/libcupti.so")
+    assert "pip install nvidia-cuda-cupti" in recording.untold
+
+
+def test_launches_beyond_the_bound_are_timed_by_events(fake, monkeypatch):
+    x = ss.ones(1 << 12, device="cuda")
+    monkeypatch.setattr(Activities.__init__, "__defaults__", None)
+    begin = Activities.__init__
+
+    def few(self, ring):
+        begin(self, ring)
+        self.left = 6
+
+    monkeypatch.setattr(Activities, "__init__", few)
+
+    def step(number):
+        x.add_(1.0)
+        ss.cuda.synchronize()
+
+    recording = profiled(step)
+    kernels = recording.of("kernel")
+    assert len(kernels) == 12
+    assert recording.timed_by == "CUPTI 13.0"
+    assert "CUPTI's records are kept for the first" in recording.untold
+
+
+# -- the matching by itself -----------------------------------------------------------------------
+def kernel_of(name, correlation, start, length=10):
+    return Activity(cupti.KERNEL, start, start + length, 0, 7, correlation, name, 0, 0)
+
+
+def test_the_same_kernels_in_another_order_of_records_find_their_launches():
+    graph = Noted([()] * 3, ("a", "b", "a"), True, -1)
+    alone = Noted([()] * 2, ("a", "b"), False, -1)
+    records = [kernel_of("b", 3, 200), kernel_of("a", 2, 100), kernel_of("a", 1, 60, 1),
+               kernel_of("a", 1, 10), kernel_of("b", 1, 30, 5)]
+    matcher = Matcher([graph, alone], grouped(records))
+    matcher.match()
+    assert graph.times == [(10, 20), (30, 35), (60, 61)]
+    assert alone.times == [(100, 110), (200, 210)]
+    assert matcher.wrong == matcher.left == []
+
+
+def test_library_calls_take_what_lies_between_their_neighbours():
+    first, last = Noted([()], ("a",), False, -1), Noted([()], ("a",), False, -1)
+    calls = [Noted([()], (), False, -1) for _ in range(2)]
+    records = [kernel_of("a", 1, 0), kernel_of("gemm", 2, 20), kernel_of("reduce", 3, 40, 5),
+               kernel_of("gemm", 4, 60), kernel_of("reduce", 5, 80, 5), kernel_of("a", 6, 100),
+               kernel_of("other", 7, 120)]
+    matcher = Matcher([first, *calls, last], grouped(records))
+    matcher.match()
+    # Two kernels each; the gap between them is no work.
+    assert [call.times for call in calls] == [[(20, 35)], [(60, 75)]]
+    assert matcher.foreign() == (("other", 1, 10),)
+    lacking = Matcher([first, *calls, last], grouped(records[:2] + records[5:]))
+    lacking.match()
+    assert lacking.wrong == [(("library call",), 1, 2)]
+
+
+def test_the_clocks_are_read_together_at_both_ends():
+    class Library:
+        def now(self):
+            return 5_000_000 + 2 * ticks[0]
+
+    ticks = [1000]
+    clock = cupti.Clock(Library(), lambda: ticks[0])
+    ticks[0] = 2000
+    clock.stop()
+    # A rate that no clock has is not believed: then the end's difference holds.
+    assert clock.of(5_004_000) == 2000
+    assert clock.of(5_003_000) == 1000
+
+
+def test_a_record_that_ends_behind_its_buffer_is_none():
+    with pytest.raises(CuptiError, match="ends behind its buffer"):
+        cupti.parsed(cupti.KERNEL, memoryview(bytes(80)), {})
+
+
+@pytest.mark.parametrize(("start", "end", "device"), [(9, 8, 0), (0, 8, 0), (8, 9, 1 << 20)])
+def test_numbers_that_make_no_sense_are_another_layout(start, end, device):
+    record = bytearray(fakecupti.kernel(0, start, end, 1))
+    struct.pack_into("<I", record, 40, device)
+    with pytest.raises(CuptiError, match="not laid out as this version's"):
+        cupti.parsed(cupti.KERNEL, memoryview(bytes(record)), {})
