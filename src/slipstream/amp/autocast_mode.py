@@ -9,8 +9,8 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.autocasting import (
-    autocast_decrement_nesting,
     autocast_increment_nesting,
+    end_scope,
     is_autocast_available,
     restore_autocast,
     save_autocast,
@@ -88,8 +88,7 @@ class autocast:
     def __exit__(self, *failure: object) -> None:
         # First: a scope that was not entered has nothing to restore, and counts for nothing.
         before = self._before.pop()
-        if autocast_decrement_nesting() == 0:
-            ss.clear_autocast_cache()
+        end_scope(not failure or failure[0] is None)
         restore_autocast(self.device, before)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:

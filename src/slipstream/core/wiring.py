@@ -62,6 +62,7 @@ def wire() -> None:
     operations.sum = ops.sum
     operations.sum_to = ops.sum_to
     operations.cast = ops.to_dtype
+    operations.cast_list = autocasting.cast_together
     operations.full = ops.full_memory
     operations.zeros = ops.new_zeros
     operations.index_put = ops.index_put

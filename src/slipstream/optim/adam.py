@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -83,12 +84,10 @@ class Adam(Elementwise):
         super().__init__(params, defaults)
 
     def _first_state(self, parameter: ss.Tensor, group: Group) -> dict[str, Any]:
-        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
-        return moments(parameter, *names)
+        return moments(parameter, *names_of(group["amsgrad"]))
 
     def _plan(self, group: Group, state: dict[str, Any]) -> tuple[Any, tuple[str, ...], Any]:
-        rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
-        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if rule.amsgrad else ()))
+        rule, names = rule_of(group["maximize"], group["amsgrad"], decay_of(group))
         return rule, names, adam_numbers(group, state["step"].item())
 
     def _gates(self, group: Group) -> bool:
@@ -97,8 +96,7 @@ class Adam(Elementwise):
     def _plan_on_device(self, part: Part) -> tuple[Any, tuple[str, ...], Any, dict[str, Any]]:
         assert part.counters is not None
         group = part.group
-        rule = AdamRule(group["maximize"], group["amsgrad"], decay_of(group))
-        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if rule.amsgrad else ()))
+        rule, names = rule_of(group["maximize"], group["amsgrad"], decay_of(group))
         lr = group["lr"]
         # A rate on the card is read there, too: a schedule may write it between replays.
         stays = isinstance(lr, ss.Tensor) and lr.device.type == "cuda"
@@ -150,6 +148,17 @@ def check_tensor_options(defaults: dict[str, Any]) -> None:
             raise ValueError(f"Tensor {name} must be 1-element")
 
 
+def names_of(amsgrad: bool) -> tuple[str, ...]:
+    """The tensors of a parameter's state that the update writes."""
+    return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if amsgrad else ()))
+
+
+@functools.cache
+def rule_of(maximize: bool, amsgrad: bool, decay: str) -> tuple[AdamRule, tuple[str, ...]]:
+    """The rule for these options, and the names of what it writes: the same objects each step."""
+    return AdamRule(maximize, amsgrad, decay), names_of(amsgrad)
+
+
 def decay_of(group: Group) -> str:
     """How a group's weight decay enters."""
     if group["weight_decay"] == 0:
@@ -171,7 +180,9 @@ def adam_numbers(group: Group, step: float) -> dict[str, float]:
     """
     lr, decay = group["lr"], group["weight_decay"]
     lr = number_of(lr) if group.get("fused") else lr
-    beta1, beta2 = map(number_of, group["betas"])
+    beta1, beta2 = group["betas"]
+    if isinstance(beta1, ss.Tensor) or isinstance(beta2, ss.Tensor):
+        beta1, beta2 = number_of(beta1), number_of(beta2)
     return {
         "beta1": beta1, "rate1": 1 - beta1, "beta2": beta2, "rate2": 1 - beta2,
         "step_size": number_of(lr / (1 - beta1 ** step)), "root": math.sqrt(1 - beta2 ** step),

@@ -266,21 +266,29 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         self = args[0]
         if self.counts_steps and is_capturing():
             check_capture(self)
-        for hook in self._tables("step_pre"):
-            replaced = hook(self, args, kwargs)
-            if replaced is None:
-                continue
-            if not isinstance(replaced, tuple) or len(replaced) != 2:
-                raise RuntimeError("a step pre-hook returns None or a tuple of new args and "
-                                   f"kwargs, not {replaced!r}")
-            args, kwargs = replaced
+        if self._optimizer_step_pre_hooks:
+            args, kwargs = before_step(self, args, kwargs)
         result = step(*args, **kwargs)
-        for hook in self._tables("step_post"):
-            hook(self, args, kwargs)
+        if self._optimizer_step_post_hooks:
+            for hook in self._tables("step_post"):
+                hook(self, args, kwargs)
         end_step()
         return result
 
     return hooked
+
+
+def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The arguments of a step after its hooks; raises RuntimeError for what is no pair of them."""
+    for hook in optimizer._tables("step_pre"):
+        replaced = hook(optimizer, args, kwargs)
+        if replaced is None:
+            continue
+        if not isinstance(replaced, tuple) or len(replaced) != 2:
+            raise RuntimeError("a step pre-hook returns None or a tuple of new args and "
+                               f"kwargs, not {replaced!r}")
+        args, kwargs = replaced
+    return args, kwargs
 
 
 def check_capture(optimizer: Any) -> None:

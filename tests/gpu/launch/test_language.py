@@ -23,7 +23,7 @@ gpt = importlib.import_module("benchmarks.gpu.gpt")
 curves = importlib.import_module("benchmarks.gpu.curves")
 WORKER = ROOT / "benchmarks" / "gpu" / "first_worker.py"
 # Of a step of two layers.
-LAUNCHES = 135
+LAUNCHES = 99
 COUNTED = ("captured", "allocations", "compilations", "copies")
 TEXT = gpt.Size(256, 32, 16, 2, 1, 2, 8)
 
@@ -109,9 +109,9 @@ def test_each_weight_is_cast_once_a_step() -> None:
     found = ops_of(forward)
     products = 4 * gpt.TINY.layers
     assert found["linear"] == 2 * (products + 1)
-    # Weight and bias of every product and the weight of the last, once; what two norms of a layer
-    # and the last one give, twice.
-    assert found["to_dtype"] == 2 * products + 1 + 2 * (2 * gpt.TINY.layers + 1)
+    # What two norms of a layer and the last one give, twice.  Weight and bias of every product and
+    # the weight of the last are a list, which is no call.
+    assert found["to_dtype"] == 2 * (2 * gpt.TINY.layers + 1)
     # Heads are split and joined without a copy.
     assert not found["contiguous"] + found["clone"] + found["copy"]
 

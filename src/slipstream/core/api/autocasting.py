@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from slipstream.core.dispatch.autocasting import autocast_function
+from slipstream.core.dispatch.autocasting import autocast_function, forget_casts
 from slipstream.core.vocab.autocast import AWAKE, BITS, DEVICE_TYPES, AutocastState
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.modes import ModeState, modes
@@ -147,7 +147,17 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 def clear_autocast_cache() -> None:
     """Drop the casts of weights that this thread keeps."""
-    settings_of(modes.current()).casts.clear()
+    settings = settings_of(modes.current())
+    forget_casts(settings, settings.nesting == 0)
+
+
+def end_scope(ended: bool) -> None:
+    """One scope less; the outermost one drops the thread's casts of weights.
+
+    ``ended``: it was not left by an exception, so that what it cast is what its like will cast.
+    """
+    if autocast_decrement_nesting() == 0:
+        forget_casts(settings_of(modes.current()), ended)
 
 
 def autocast_increment_nesting() -> int:

@@ -103,6 +103,7 @@ class FunctionRule(Rule):
         self.count = count
         self.materializes = False
         self.follows_base = False
+        self.foreign = True
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """What the user's backward returns, for the inputs that are tensors."""

@@ -64,6 +64,8 @@ def set_requires_grad(self: Any, wanted: bool) -> None:
 def grad_of(self: Any) -> Any:
     """The accumulated gradient; warns where backward will not fill it: not of a leaf."""
     record = self.record
+    if tape.waiting:
+        tape.settle()
     if record is None and self.base is None:
         return None
     if record is None or record.grad is None:
@@ -77,6 +79,7 @@ def grad_of(self: Any) -> Any:
 
 def set_grad(self: Any, grad: Any) -> None:
     """Replace the gradient; RuntimeError or TypeError where it does not fit the tensor."""
+    tape.settle()
     if grad is not None:
         if not isinstance(grad, TensorBase):
             raise TypeError("assigned grad expected to be a Tensor or None but got grad of type "
@@ -94,6 +97,7 @@ def set_grad(self: Any, grad: Any) -> None:
 
 def delete_grad(self: Any) -> None:
     """Drop the gradient."""
+    tape.settle()
     if self.record is not None:
         self.record.grad = None
 
@@ -187,7 +191,11 @@ def backward(self: Any, gradient: Any = None, retain_graph: bool | None = None,
     ``gradient`` is that of this tensor; it may be left out for a single element.  Raises
     RuntimeError where there is nothing to differentiate.
     """
-    run_all([self], [gradient], retain_graph, create_graph, inputs)
+    if inputs is None:
+        kept = create_graph if retain_graph is None else retain_graph
+        run_backward([self], [gradient], bool(kept), create_graph, None, True)
+    else:
+        run_all([self], [gradient], retain_graph, create_graph, inputs)
 
 
 def run_all(tensors: list[Any], gradients: list[Any], retain_graph: bool | None,
@@ -202,7 +210,7 @@ def run_all(tensors: list[Any], gradients: list[Any], retain_graph: bool | None,
             if tape.requires_grad(each):
                 retain_grad(each)
     kept = create_graph if retain_graph is None else retain_graph
-    run_backward(tensors, gradients, bool(kept), create_graph, chosen, accumulate=True)
+    run_backward(tensors, gradients, bool(kept), create_graph, chosen, True)
 
 
 def register_hook(self: Any, hook: Callable[[Any], Any]) -> HookHandle:

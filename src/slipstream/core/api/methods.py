@@ -57,7 +57,7 @@ def operator_of(op: Op) -> Callable[..., Any]:
     def method(self: Any, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return NotImplemented
-        return bound.call((self, value), None)
+        return bound.call2(self, value)
 
     return _named(method, op, op.name)
 

@@ -121,7 +121,7 @@ def advance(steps: Steps) -> bool:
 def is_capturing() -> bool:
     """Whether a current stream of the thread captures a graph; makes no context."""
     backends: tuple[Any, ...] = door.windowed
-    return any(backend.queue().capture is not None for backend in backends)
+    return any([backend.queue().capture is not None for backend in backends])
 
 
 def end_step() -> None:

@@ -16,6 +16,7 @@ from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.philox import philox
+from slipstream.core.native.drivers import drivers
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.shapes.strides import dense_strides
 from slipstream.core.vocab import dtypes, optional
@@ -190,26 +191,45 @@ def _lined(tensor: Any, lead: tuple[int, ...]) -> Any:
 
 def _stream(query: Any, shape: tuple[int, ...], dropout_p: float) -> tuple[int, int]:
     """Seed and first counter of the numbers that bernoulli_mask of the weights would draw."""
-    if not dropout_p:
-        return 0, 0
     draws = philox.draws(math.prod(shape), dtypes.bool_, "bernoulli")
     return defaults.of(query.spec.device).draw(draws)
 
 
 def _tiled(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
     dropout_p, is_causal, scale, form = facts
-    flat = not form.ready and all(each.spec.ndim == 2 for each in (query, key, value))
+    flat = False
     if not form.ready:
+        flat = all(each.spec.ndim == 2 for each in (query, key, value))
         query = _lined(query, form.queries)
         key, value = _lined(key, form.keys), _lined(value, form.keys)
-    seed, base = _stream(query, form.weights, dropout_p)
+    seed, base = _stream(query, form.weights, dropout_p) if dropout_p else (0, 0)
     out = ops.attention.call((query, key, value, attn_mask, seed, base, dropout_p, is_causal,
                               scale), None)[0]
     return ops.squeeze.call((out, 0), None) if flat else out
 
 
+@functools.lru_cache(maxsize=1024)
+def _plain_scale(driver: Any, specs: tuple[Any, Any, Any], scale: float | None,
+                 enable_gqa: bool) -> float | None:
+    """The scale of a call that the kernel takes as it is, on the card of a driver; else None."""
+    _check(*specs, None, False)
+    form = _form(*specs, enable_gqa)
+    if form is None or not form.ready:
+        return None
+    kernels = optional.load("core.kernels.cuda.attention")
+    if not kernels.supports(specs[0].device, specs[0].dtype, form.width):
+        return None
+    return 1.0 / math.sqrt(specs[0].shape[-1]) if scale is None else scale
+
+
 def _attention(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
     dropout_p, is_causal, scale, enable_gqa = facts
+    if attn_mask is None and dropout_p == 0 and (scale is None or type(scale) is float):
+        known = _plain_scale(drivers.found, (query.spec, key.spec, value.spec), scale,
+                             enable_gqa)
+        if known is not None:
+            return ops.attention.call((query, key, value, None, 0, 0, 0.0, bool(is_causal), known),
+                                      None)[0]
     _check(query.spec, key.spec, value.spec, None if attn_mask is None else attn_mask.spec,
            is_causal)
     if not 0.0 <= dropout_p <= 1.0:

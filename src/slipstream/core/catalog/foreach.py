@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slipstream.core.catalog.table import define, ops
+from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch.entry import COMPOUND, Entry
 from slipstream.core.dispatch.foreach import each
 
@@ -47,7 +47,7 @@ def _function(name: str, arguments: tuple[str, ...], in_place: bool) -> Any:
         named = dict(zip(arguments, given, strict=True))
         if name == "zero":
             named = {"value": 0}
-        return each(ops.__getattr__(op_name), title, self, named, in_place)
+        return each(table[op_name], title, self, named, in_place)
 
     return function
 

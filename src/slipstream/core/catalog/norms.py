@@ -222,7 +222,7 @@ define(Entry(
             self, normalized_shape, eps)[0],
         "bias": lambda g: g,
     },
-    joint=layer_norm_gradients,
+    joint=layer_norm_gradients, widens=True,
     promotion=own_dtype, check=_check_layer_norm, layout=contiguous_layout,
     path="nn.functional.layer_norm", method=False, dtypes=("float",), samples=_samples,
     reference=_reference,
@@ -238,7 +238,7 @@ define(Entry(
         "weight": lambda g, self, normalized_shape, eps: g * conj(self * scale(
             self, normalized_shape, epsilon_of(self, eps))),
     },
-    joint=rms_norm_gradients,
+    joint=rms_norm_gradients, widens=True,
     promotion=own_dtype, check=check_rms_norm, layout=contiguous_layout,
     path="nn.functional.rms_norm", method=False, dtypes=("float", "complex"), samples=_rms_samples,
     reference=_rms_reference,

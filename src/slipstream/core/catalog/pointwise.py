@@ -22,7 +22,7 @@ from slipstream.core.catalog.samples import (
     tensor_pairs,
     unary,
 )
-from slipstream.core.catalog.table import define
+from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import POINTWISE, Entry
 from slipstream.core.fuse.formula import where
@@ -51,11 +51,13 @@ def binary_op(signature: str, formula: Any, gradient: Any, reference: Any, **fac
 
 
 def sum_gradients(dtypes: dict[str, Any], known: dict[str, Any]) -> list[Any] | None:
-    """Both gradients of a plain sum are its own, where they have its dtype: no kernel runs."""
+    """Both gradients of a plain sum are its own: no kernel runs where they have its dtype."""
     g, alpha = known["g"], known["alpha"]
-    if alpha != 1 or any(each is not g.spec.dtype for each in dtypes.values()):
+    if alpha != 1 or any(each.is_complex is not g.spec.dtype.is_complex
+                         for each in dtypes.values()):
         return None
-    return [g, g]
+    return [g if each is g.spec.dtype else ops.to_dtype.call((g, each), None)
+            for each in dtypes.values()]
 
 
 binary_op(

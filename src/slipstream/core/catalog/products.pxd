@@ -1,1 +1,1 @@
-from slipstream.core.vocab.records cimport Spec, TensorBase
+from slipstream.core.vocab.records cimport OpBase, Spec, TensorBase

@@ -19,7 +19,8 @@ from slipstream.core.kernels.cpu.small_products import SmallProduct, refusal
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab.errors import explain
-from slipstream.core.vocab.records import Spec, TensorBase
+from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.records import OpBase, Spec, TensorBase
 
 
 def array_candidate(name: str, function: Any) -> Candidate:
@@ -229,20 +230,37 @@ def _weight_grad(g: Any, input: Any, weight_spec: Any) -> Any:
     upstream = cython.declare(TensorBase, g)
     spec = cython.declare(Spec, weight_spec)
     if spec.ndim == 2 == upstream.spec.ndim and not spec.dtype.is_complex:
-        return table["matmul"].call2(turned(g), input)
+        matmul = cython.declare(OpBase, table["matmul"])
+        transpose = cython.declare(OpBase, table["transpose"])
+        return matmul.call2(transpose.call((g, -2, -1), None), input)
     if weight_spec.ndim == 1:
         return (g.unsqueeze(-1) * conj(input)).reshape((-1, weight_spec.shape[0])).sum(0)
     known = conj(input) if input.spec.dtype.is_complex else input
     if g.spec.ndim != 2:
+        if _are_rows(g.spec, input.spec) and not modes.current().grad_enabled:
+            return ops.rows_product.call2(g, input)
         g = g.reshape((-1, weight_spec.shape[0]))
         known = known.reshape((-1, weight_spec.shape[1]))
     return ops.matmul.call2(turned(g), known)
 
 
+def _are_rows(a: Any, b: Any) -> Any:
+    """Whether two tensors are rows without gaps, for the kernel that takes them as they are."""
+    return (a.device.type == "cuda" and a.contiguous and b.contiguous and a.numel and b.numel
+            and not a.dtype.is_complex)
+
+
+def _rows_shape(call: Any) -> Any:
+    same_dtype(call, "self", "other")
+    a, b = call.spec("self"), call.spec("other")
+    return [(a.dtype, (a.shape[-1], b.shape[-1]))]
+
+
 def _input_grad(g: Any, weight: Any) -> Any:
     other = cython.declare(TensorBase, weight)
     if other.spec.ndim == 2 and not other.spec.dtype.is_complex:
-        return table["matmul"].call2(g, weight)
+        matmul = cython.declare(OpBase, table["matmul"])
+        return matmul.call2(g, weight)
     if weight.spec.ndim == 1:
         return g.unsqueeze(-1) * conj(weight)
     return ops.matmul.call2(g, conj(weight) if weight.spec.dtype.is_complex else weight)
@@ -267,9 +285,14 @@ def _refuses_linear(call: Any) -> str:
 
 
 define(Entry(
+    "rows_product(Tensor self, Tensor other)", LIBRARY, shape=_rows_shape, path="", method=False,
+    dtypes=("int", "float"),
+    doc="self^T @ other of rows, (..., n) and (..., m), summed over all leading dims; CUDA tensors "
+        "without gaps.",
+), cuda=("library.rows_product", "products.rows_product"))
+define(Entry(
     "linear(Tensor input, Tensor weight, Tensor? bias=None)", LIBRARY, shape=_linear_shape,
-    gradient={"input": lambda g, weight: _input_grad(g, weight),
-              "weight": lambda g, input, weight_spec: _weight_grad(g, input, weight_spec),
+    gradient={"input": _input_grad, "weight": _weight_grad,
               "bias": lambda g: g},
     path="nn.functional.linear", method=False, dtypes=("int", "float", "complex"),
     samples=samples.products(((3, 4), (2, 4)), ((3, 4), (2, 4), (2,)),

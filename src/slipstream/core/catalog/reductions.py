@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.catalog import checks, samples
-from slipstream.core.catalog.table import define, ops
+from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import REDUCTION, Entry
 from slipstream.core.shapes import views
@@ -51,6 +51,9 @@ def valid_dim(call: Any) -> None:
 
 def spread(g: Any, self_spec: Any, dim: Any, keepdim: bool) -> Any:
     """A reduced gradient, given the reduced dims again and expanded to the operand's shape."""
+    if not g.spec.ndim:
+        # Once in most training steps: a single value goes straight on.
+        return table["expand"].call((g, self_spec.shape), None)
     return restored(g, self_spec, dim, keepdim).expand(self_spec.shape)
 
 
@@ -84,7 +87,7 @@ def extremum(g: Any, self: Any, out: Any, dim: Any, keepdim: bool) -> Any:
 define(Entry(
     "sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", REDUCTION,
     formula=lambda self, dim, keepdim: self.sum(dim, keepdim=keepdim),
-    gradient={"self": lambda g, self_spec, dim, keepdim: spread(g, self_spec, dim, keepdim)},
+    gradient={"self": spread},
     promotion=promotion.summing, check=valid_dim, path="sum", out=True,
     samples=samples.reductions, reference=lambda x, dim=None, keepdim=False: np.sum(
         x, axis=dim, keepdims=keepdim),

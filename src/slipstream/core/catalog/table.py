@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slipstream.core.dispatch.entry import (
     COMPOSITE,
@@ -22,11 +22,9 @@ from slipstream.core.dispatch.viewing import view_builder
 class Ops:
     """The ops by name, as attributes: ``ops.add``."""
 
-    def __getattr__(self, name: str) -> Op:
-        try:
-            return table[name]
-        except KeyError:
-            raise AttributeError(f"there is no op named '{name}'") from None
+    if TYPE_CHECKING:
+        # Without it at run time, an attribute is found in one look-up.
+        def __getattr__(self, name: str) -> Op: ...
 
 
 table: dict[str, Op] = {}

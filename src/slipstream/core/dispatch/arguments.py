@@ -27,8 +27,26 @@ SYNONYMS = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x": "self", 
             "x2": "other", "value": "src"}
 
 
+# (op, number of positional arguments, *keywords): where the keywords' values go, of calls that fit.
+places_of: dict[tuple[Any, ...], tuple[int, ...]] = {}
+MOST = 4096
+
+
 def bind_arguments(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """All arguments in order; raises TypeError as PyTorch does where they do not fit."""
+    key = (op, len(args), *kwargs)
+    places = places_of.get(key)
+    if places is None:
+        return _bound_anew(op, args, kwargs, key)
+    values = list(args)
+    values.extend(op.defaults[len(args):])
+    for place, value in zip(places, kwargs.values(), strict=True):
+        values[place] = value
+    return tuple(values)
+
+
+def _bound_anew(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+                key: tuple[Any, ...]) -> tuple[Any, ...]:
     names = op.names
     if op.variadic >= 0 and len(args) > op.variadic + 1:
         args = (*args[:op.variadic], tuple(args[op.variadic:]))
@@ -37,14 +55,16 @@ def bind_arguments(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
                         f"but {len(args)} were given")
     values = list(args) + list(op.defaults[len(args):])
     given = set(names[:len(args)])
-    for key, value in kwargs.items():
-        name = key if key in names else SYNONYMS.get(key, key)
+    places = []
+    for word, value in kwargs.items():
+        name = word if word in names else SYNONYMS.get(word, word)
         if name not in names:
-            raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
+            raise TypeError(f"{op.name}() got an unexpected keyword argument '{word}'")
         if name in given:
-            raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
+            raise TypeError(f"{op.name}() got multiple values for argument '{word}'")
         given.add(name)
-        values[names.index(name)] = spelled(value) if name == "dtype" else value
+        places.append(names.index(name))
+        values[places[-1]] = spelled(value) if name == "dtype" else value
     missing = [p.name for p in op.signature.parameters if p.required and p.name not in given]
     if missing and not (op.variadic >= 0 and missing == [names[op.variadic]]):
         listed = ", ".join(f"'{name}'" for name in missing)
@@ -52,6 +72,8 @@ def bind_arguments(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
                         f"{listed}")
     if missing:
         values[op.variadic] = ()
+    elif op.variadic < 0 and "dtype" not in given and len(places_of) < MOST:
+        places_of[key] = tuple(places)
     return tuple(values)
 
 

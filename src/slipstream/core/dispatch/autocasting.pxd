@@ -1,8 +1,12 @@
 from slipstream.core.dispatch.op cimport Op
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
-from slipstream.core.vocab.records cimport GradRecord, Spec, TensorBase
+from slipstream.core.dispatch.carrying cimport OpCore
+from slipstream.core.dispatch.lists cimport TensorList
+from slipstream.core.engine.tape cimport Tape
+from slipstream.core.vocab.records cimport GradRecord, Spec, Storage, TensorBase
 
 cdef ModeTable modes
+cdef Tape tape
 
 cdef class Cast:
     cdef public ModeState state
@@ -14,5 +18,17 @@ cdef class Cast:
     cpdef tuple sequence(self, tuple values)
     cpdef object named(self, object values)
     cpdef object tensor(self, TensorBase tensor)
+    cpdef object fill(self, object settings, TensorBase tensor, object member)
+    cpdef bint lacks(self, TensorBase weight)
+    cpdef object keep(self, object settings, TensorBase weight, TensorBase cast)
+
+cdef class WeightCast:
+    cdef public TensorBase weight
+    cdef public Storage storage
+    cdef public Py_ssize_t version
+    cdef public TensorBase cast
+    cdef public bint used
+
+cdef bint _serves(WeightCast known, bint grad_enabled)
 
 cdef bint is_weight(TensorBase tensor)

@@ -11,16 +11,22 @@ from typing import Any
 
 import cython
 
+from slipstream.core.dispatch import foreach
 from slipstream.core.dispatch.calls import Call
+from slipstream.core.dispatch.carrying import OpCore
+from slipstream.core.dispatch.lists import TensorList
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
+from slipstream.core.engine.backward import weight_cast
+from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import door
-from slipstream.core.vocab.autocast import AWAKE, BITS, AutocastState, WeightCast
+from slipstream.core.vocab.autocast import AWAKE, BITS, AutocastState, Member
 from slipstream.core.vocab.dtypes import DType, float32, float64, promote
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
-from slipstream.core.vocab.records import GradRecord, Spec, TensorBase
+from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
 
-__all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "Spec", "autocast", "autocast_function",
-           "hooks"]
+__all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "OpCore", "Spec", "Storage", "Tape",
+           "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
+           "forget_casts", "hooks"]
 
 # Policies; `entry.Entry` says what each means.
 LOWER = "lower"
@@ -29,6 +35,9 @@ WIDEST = "widest"
 REFUSED = "refused"
 ASLEEP = "asleep"
 POLICIES = (LOWER, FLOAT32, WIDEST, REFUSED, ASLEEP)
+
+# A weight that was cast with others so often for nothing goes by itself.
+PATIENCE = 2
 
 Values = tuple[Any, ...]
 Named = dict[str, Any]
@@ -161,11 +170,150 @@ class Cast:
             return hooks.to_dtype.call((tensor, self.dtype), None)
         settings: AutocastState = self.state.autocast
         key = (id(tensor), self.dtype)
-        known = settings.casts.get(key)
-        if known is None or not known.serves(self.state.grad_enabled):
-            made = hooks.to_dtype.call((tensor, self.dtype), None)
-            known = settings.casts[key] = WeightCast(tensor, made)
+        casts: dict = settings.casts
+        found = casts.get(key)
+        known: WeightCast
+        if found is None or not _serves(found, self.state.grad_enabled):
+            self.fill(settings, tensor, settings.members.get(key))
+            found = casts[key]
+        known = found
+        known.used = True
         return known.cast
+
+    def fill(self, settings: AutocastState, tensor: TensorBase, member: Member | None) -> None:
+        """Cast a weight, and with it those that were cast in the same scope before."""
+        weights: list = [tensor]
+        if member is not None and member.group is not None and not self.state.stack:
+            for each in member.group:
+                weight = each()
+                if weight is not None and weight is not tensor and self.lacks(weight):
+                    weights.append(weight)
+        if len(weights) > 1 and tensor.spec.device.type == "cuda":
+            casts: list = cast_together(weights, self.dtype)
+        else:
+            casts = [hooks.to_dtype.call((tensor, self.dtype), None)]
+        place: cython.Py_ssize_t
+        for place in range(len(casts)):
+            self.keep(settings, weights[place], casts[place])
+
+    def lacks(self, weight: TensorBase) -> bool:
+        """Whether a weight is still one, beside the others on its device, and not yet cast."""
+        if not is_weight(weight) or weight.spec.device.type != self.device_type:
+            return False
+        found = self.state.autocast.casts.get((id(weight), self.dtype))
+        return found is None or not _serves(found, self.state.grad_enabled)
+
+    def keep(self, settings: AutocastState, weight: TensorBase, cast: TensorBase) -> None:
+        """Note a cast for the scope, with a history where gradients are wanted."""
+        state = self.state
+        cast.record = None
+        if state.grad_enabled:
+            tape.record_cast(weight_cast, weight, cast, state)
+        settings.casts[(id(weight), self.dtype)] = WeightCast(weight, cast)
+
+
+class WeightCast:
+    """A weight, what it held, and the cast of that: it serves as long as nothing wrote the weight.
+
+    The weight is held, so that no other object gets its identity.
+    """
+
+    weight: TensorBase
+    storage: Storage
+    version: int
+    cast: TensorBase
+    used: bool
+
+    def __init__(self, weight: TensorBase, cast: TensorBase) -> None:
+        self.weight = weight
+        self.storage = weight.storage
+        self.version = weight.storage.version
+        self.cast = cast
+        self.used = False
+
+
+def _serves(known: WeightCast, grad_enabled: bool) -> bool:
+    """Whether a cast still holds the weight's numbers, and carries the gradient if wanted."""
+    storage: Storage = known.weight.storage
+    if storage is not known.storage or storage.version != known.version:
+        return False
+    return not grad_enabled or known.cast.record is not None
+
+
+def forget_casts(settings: AutocastState, ended: bool) -> None:
+    """Drop casts of weights; of a scope that ``ended`` well the next one casts together what it
+    used.
+    """
+    casts: dict = settings.casts
+    if not ended:
+        casts.clear()
+        return
+    members: dict = settings.members
+    group: list = []
+    known: WeightCast
+    for key, found in casts.items():
+        known = found
+        if known.weight.spec.device.type != "cuda":
+            continue
+        member = members.get(key)
+        if member is None:
+            member = Member.make(known.weight, members, key)
+        if not known.used:
+            member.leave()
+            member.left += 1
+        elif member.group is None and member.left < PATIENCE:
+            member.group = group
+            group.append(member)
+    casts.clear()
+
+
+def cast_together(tensors: list[Any], dtype: DType) -> list[Any]:
+    """Casts of tensors, without history, in one launch for those of a device and dtype."""
+    state: ModeState = modes.current()
+    op: OpCore = hooks.to_dtype
+    tensor: TensorBase
+    specs: list = []
+    for each in tensors:
+        tensor = each
+        specs.append(tensor.spec)
+    key = (dtype, tuple(specs))
+    known: dict = op.lists
+    found = known.get(key)
+    if found is None:
+        found = fitted(op, tensors, dtype, known, key)
+    results: list = [None] * len(tensors)
+    for both in found[0]:
+        run_list(both[0], both[1], (state, tensors, results))
+    place: cython.Py_ssize_t
+    before = state.grad_enabled
+    state.grad_enabled = False
+    try:
+        for place in range(len(tensors)):
+            if results[place] is None:
+                results[place] = hooks.to_dtype.call((tensors[place], dtype), None)
+    finally:
+        state.grad_enabled = before
+    return results
+
+
+def run_list(part: TensorList, places: list[int], facts: Any) -> None:
+    """Put the casts of a list of tensors in their places; nothing where the list does not fit."""
+    state, tensors, results = facts
+    made: list = part.new_column()
+    at: cython.Py_ssize_t
+    if part.run(state, (made, [tensors[place] for place in places]), (), ()):
+        for at in range(len(made)):
+            results[places[at]] = made[at]
+
+
+def fitted(op: Any, tensors: list[Any], dtype: DType, known: Any, key: Any) -> Any:
+    """The lists of tensors of these specs, made anew."""
+    found = foreach.made(op, [tensors], (foreach.values_of(op, {"dtype": dtype}, {}), {}),
+                         (modes.current(), False))
+    if len(known) >= foreach.MOST:
+        known.clear()
+    known[key] = found
+    return found
 
 
 def is_capturing() -> bool:

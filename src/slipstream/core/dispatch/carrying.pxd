@@ -27,7 +27,7 @@ cdef class OpCore(OpBase):
     cdef public Py_ssize_t variadic
     cdef public Py_ssize_t device_at
     cdef public bint compound
-    cdef public bint refuses
+    cdef public bint refuses, lone
     cdef public dict plans
     cdef public dict binary
     cdef public dict recipes
@@ -52,7 +52,6 @@ cdef class OpCore(OpBase):
     cdef object _record(self, Plan plan, ModeState state, object values, tuple outs)
     cdef tuple _operands(self, Plan plan, tuple outs, object values)
     cdef tuple _numbers(self, Plan plan, object values)
-    cdef Py_ssize_t _distance(self, tuple starts, tuple steps)
     cdef TensorBase _alias(self, TensorBase source, Spec spec, Py_ssize_t offset, object tracked)
     cdef object _view(self, Plan plan, ModeState state, object values)
     cdef TensorBase _new(self, Spec spec, Backend backend)
@@ -62,3 +61,5 @@ cdef class OpCore(OpBase):
 
 cdef size_t watched_block(Backend backend, Py_ssize_t nbytes) except? 0
 cdef object watched_record(Plan plan, object values, tuple outs, ModeState state)
+
+cdef Py_ssize_t distance(tuple starts, tuple steps)

@@ -74,6 +74,12 @@ def unkeyed_place(entry: Any, names: tuple[str, ...]) -> int:
     return names.index("size") if plain else -1
 
 
+def takes_one(op: OpCore) -> bool:
+    """Whether a call with one tensor alone may be carried out the short way."""
+    return op.count == 1 or (op.required == 1 and op.variadic < 0 and op.device_at < 0
+                             and not op.compound and not op.refuses)
+
+
 class OpCore(OpBase):
     """What is known of an op, and how its plans are carried out; `dispatch.op.Op` finds them."""
 
@@ -92,6 +98,7 @@ class OpCore(OpBase):
     device_at: int
     compound: bool
     refuses: bool
+    lone: bool
     plans: dict[Any, Plan]
     binary: dict[Any, Plan]
     recipes: dict[Any, Any]
@@ -127,6 +134,7 @@ class OpCore(OpBase):
         self.compound = entry.function is not None
         # Kernels of formulas take whatever elements there are.
         self.refuses = entry.kind not in FORMULA_KINDS
+        self.lone = takes_one(self)
         self.plans = {}
         self.binary = {}
         self.recipes = {}
@@ -272,7 +280,7 @@ class OpCore(OpBase):
             return self._views(plan, state, values)
         offset: cython.Py_ssize_t = source.offset + plan.offset
         if plan.steps is not None:
-            offset += self._distance(values[plan.numbers[0]], plan.steps)
+            offset += distance(values[plan.numbers[0]], plan.steps)
         out = self._alias(source, plan.out_spec, offset, plan.statics)
         if plan.rule is not None:
             self._record_view(plan, state, values, (out,))
@@ -281,16 +289,6 @@ class OpCore(OpBase):
         if modes.ring is not None:
             modes.ring.viewed(plan, state.code, state.instruction)
         return out
-
-    def _distance(self, starts: Any, steps: Any) -> int:
-        """How far a view's first element lies from its source's, in elements."""
-        total: cython.Py_ssize_t = 0
-        i: cython.Py_ssize_t
-        for i in range(len(steps)):
-            start: cython.Py_ssize_t = starts[i]
-            step: cython.Py_ssize_t = steps[i]
-            total += start * step
-        return total
 
     def _views(self, plan: Plan, state: ModeState, values: Any) -> Any:
         source: TensorBase = values[0]
@@ -374,6 +372,17 @@ class OpCore(OpBase):
                 return False
         # Only a pointwise op may read its target: others read elsewhere than they write.
         return same <= 1 or self.entry.kind == "pointwise"
+
+
+def distance(starts: Any, steps: Any) -> int:
+    """How far a view's first element lies from its source's, in elements."""
+    total: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    for i in range(len(steps)):
+        start: cython.Py_ssize_t = starts[i]
+        step: cython.Py_ssize_t = steps[i]
+        total += start * step
+    return total
 
 
 def note_bare_view(view: TensorBase) -> None:

@@ -48,6 +48,8 @@ class Entry:
     joint: where gradients share what they compute but are no one program: (dtype by name of each
         input that wants one, in order; what is known by name) -> their gradients, or None where
         the formulas shall be taken.
+    widens: whether gradients come out the same from a ``g`` in 16 bits as from its cast to the
+        result's dtype, so that nobody needs to cast it before.
     upstream: a formula over the same names whose result takes the place of ``g`` in the others:
         what they share is computed once.
     geometry: for views, (spec, ...) -> (shape, strides, offset delta), and the dtype where it is
@@ -89,6 +91,7 @@ class Entry:
     promotion: Function = arithmetic
     gradient: dict[str, Function] = field(default_factory=dict)
     joint: Function | None = None
+    widens: bool = False
     upstream: Function | None = None
     geometry: Function | None = None
     otherwise: Function | None = None

@@ -1,9 +1,20 @@
 from slipstream.core.dispatch.op cimport Op
 from slipstream.core.engine.tape cimport Rule, SavedTensor
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
-from slipstream.core.vocab.records cimport GradRecord, Node, Spec, TensorBase
+from slipstream.core.launch.door cimport LaunchDoor
+from slipstream.core.vocab.records cimport GradRecord, Node, Plan, Spec, TensorBase
 
 cdef ModeTable modes
+cdef LaunchDoor door
+# Where arguments come from; C numbers, so that they are compared without objects.
+cdef Py_ssize_t G, GRADS, RESULT, DTYPES, KEPT
+
+cdef class Passing:
+    cdef public Spec upstream
+    cdef public tuple held
+    cdef public Plan plan
+    cdef public tuple operands
+    cdef public tuple numbers
 
 cdef class FormulaRule(Rule):
     cdef public Op op
@@ -23,8 +34,11 @@ cdef class FormulaRule(Rule):
     cdef tuple _values(self, tuple sources, Node node, list grads, list held)
     cdef list _with_tensors(self, Node node, list grads, list held)
     cdef list _with_program(self, Node node, list grads, list held)
+    cdef list _looked_up(self, Node node, list grads, list held)
+    cdef list _again(self, Passing passing, Node node, list grads, list held)
 
 cdef object _unpack(object saved, Node node)
 cdef tuple _dtypes_of(tuple inputs)
+cdef bint _serves(Passing passing, list grads, list held) except -1
 cdef bint _lacks(list grads)
 cdef object _record_of(Node node)

@@ -22,12 +22,13 @@ from slipstream.core.dispatch.op import PLAIN, Op
 from slipstream.core.dispatch.signature import NUMBER, TENSORS
 from slipstream.core.engine.tape import Rule, SavedTensor
 from slipstream.core.fuse.symbols import NotAFormula
+from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
-from slipstream.core.vocab.records import GradRecord, Node, Spec, TensorBase
+from slipstream.core.vocab.records import KERNEL, GradRecord, Node, Plan, Spec, TensorBase
 
-__all__ = ["FormulaRule", "ModeState", "ModeTable", "Node", "Op", "Rule", "SavedTensor", "Spec",
-           "gradient_op", "hooks", "parameters_of", "rule_for"]
+__all__ = ["FormulaRule", "LaunchDoor", "ModeState", "ModeTable", "Node", "Op", "Passing", "Rule",
+           "SavedTensor", "Spec", "gradient_op", "hooks", "parameters_of", "rule_for"]
 
 Formula = Callable[..., Any]
 
@@ -47,6 +48,27 @@ GRADS = -2
 RESULT = -3
 DTYPES = -4
 KEPT = 1 << 16
+
+
+class Passing:
+    """How gradients passed the calls of one plan: the program's plan, found without its key.
+
+    It serves gradients of the spec ``upstream`` and saved tensors of the specs ``held``; all else
+    that the program's key holds follows from the plan of the call.  ``operands`` and ``numbers``:
+    where they come from.  ``plan``: None where every call has to go the long way.
+    """
+
+    upstream: Spec
+    held: tuple[Spec, ...]
+    plan: Plan | None
+    operands: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+    def __init__(self, plan: Plan | None) -> None:
+        self.plan = plan
+        self.held = ()
+        self.operands = ()
+        self.numbers = ()
 
 
 class FormulaRule(Rule):
@@ -71,6 +93,8 @@ class FormulaRule(Rule):
     def __init__(self, op: Op, positions: tuple[int, ...]) -> None:
         super().__init__(f"{_title(op.name)}Backward0", positions)
         self.op = op
+        self.casts = op.name == "to_dtype"
+        self.widens = op.entry.widens
         names = op.names
         self.formulas = [op.entry.gradient[names[position]] for position in positions]
         self.upstream = op.entry.upstream
@@ -156,8 +180,9 @@ class FormulaRule(Rule):
     def _values(self, sources: tuple[int, ...], node: Node, grads: list[Any],
                 held: list[Any]) -> tuple[Any, ...]:
         found: list = []
-        for source in sources:
-            found.append(self._value(source, node, grads, held))
+        place: cython.Py_ssize_t
+        for place in range(len(sources)):
+            found.append(self._value(sources[place], node, grads, held))
         return tuple(found)
 
     def _with_tensors(self, node: Node, grads: list[Any], held: list[Any]) -> list[Any]:
@@ -167,6 +192,61 @@ class FormulaRule(Rule):
         return list(results[0]) if self.multiple else results
 
     def _with_program(self, node: Node, grads: list[Any], held: list[Any]) -> list[Any]:
+        call: Plan | None = node.plan
+        if call is None:
+            return self._looked_up(node, grads, held)
+        passing: Passing | None = call.passing
+        if passing is not None:
+            if passing.plan is None:
+                return self._looked_up(node, grads, held)
+            if _serves(passing, grads, held):
+                return self._again(passing, node, grads, held)
+        results = self._looked_up(node, grads, held)
+        if modes.listeners is None and not modes.current().grad_enabled:
+            call.passing = self._note_passing(node, grads, held)
+        return results
+
+    def _again(self, passing: Passing, node: Node, grads: list[Any],
+               held: list[Any]) -> list[Any]:
+        """Launch the program's known plan."""
+        plan: Plan = passing.plan  # type: ignore[assignment]  # it was asked before
+        program: Op = self.program  # type: ignore[assignment]  # a plan of it is known
+        plan.used = True
+        results: list = []
+        if plan.outputs == 1:
+            results.append(program._new(plan.out_spec, plan.backend))
+        else:
+            for spec in plan.out_specs:
+                results.append(program._new(spec, plan.backend))
+        operands: list = results.copy()
+        for source in passing.operands:
+            operands.append(self._value(source, node, grads, held))
+        numbers: tuple = ()
+        if passing.numbers:
+            numbers = self._values(passing.numbers, node, grads, held)
+        door.submit(plan, tuple(operands), numbers)
+        return results
+
+    def _note_passing(self, node: Node, grads: list[Any], held: list[Any]) -> Passing:
+        """What `_again` needs, for what has just been computed."""
+        program: Op = self.program  # type: ignore[assignment]  # it was made
+        values = self._values(self.program_sources, node, grads, held)
+        plan = program.plan_for(modes.current(), values, None, PLAIN)
+        plain = (plan.kind == KERNEL and plan.prepare is None and plan.rule is None
+                 and len(grads) == 1
+                 and all([isinstance(each, TensorBase) for each in held])
+                 and all([isinstance(values[place], TensorBase) for place in plan.operands]))
+        if not plain:
+            return Passing(None)
+        passing = Passing(plan)
+        passing.upstream = grads[0].spec
+        passing.held = tuple([each.spec for each in held])
+        passing.operands = tuple([self.program_sources[place] for place in plan.operands])
+        passing.numbers = tuple([self.program_sources[place] for place in plan.numbers])
+        return passing
+
+    def _looked_up(self, node: Node, grads: list[Any], held: list[Any]) -> list[Any]:
+        """What the program gives, whose plan is found by its key."""
         if self.program is None:
             self._make_program(node, grads, held)
         program: Op = self.program  # type: ignore[assignment]  # it was made
@@ -184,6 +264,26 @@ class FormulaRule(Rule):
         program = gradient_op(self, self._known(node, grads, held))
         self.program_sources = self.sources_of(program.names)
         self.program = program
+
+
+def _serves(passing: Passing, grads: list[Any], held: list[Any]) -> bool:
+    """Whether a known plan is that of these gradients and saved tensors."""
+    plan: Plan = passing.plan  # type: ignore[assignment]  # it was asked before
+    # A plan that its op has dropped has no key.
+    if plan.key is None or modes.listeners is not None or modes.current().grad_enabled:
+        return False
+    count: cython.Py_ssize_t = len(held)
+    place: cython.Py_ssize_t
+    if len(grads) != 1 or count != len(passing.held):
+        return False
+    tensor: TensorBase = grads[0]
+    if tensor.spec is not passing.upstream:
+        return False
+    for place in range(count):
+        tensor = held[place]
+        if tensor.spec is not passing.held[place]:
+            return False
+    return True
 
 
 def _lacks(grads: list[Any]) -> bool:

@@ -24,14 +24,17 @@ cdef class Op(OpCore):
     cpdef object call_out(self, tuple args, dict kwargs, object out)
     cpdef object bind(self, tuple args, dict kwargs)
     cpdef object dispatch(self, ModeState state, object values, object target, int form)
+    cdef object _call_into(self, ModeState state, tuple args)
     cdef object _first_call(self, tuple key, ModeState state, tuple args)
-    cdef tuple _short_key(self, ModeState state, tuple args)
     cdef tuple _key(self, ModeState state, object values, object target, int form)
     cpdef Plan plan_for(self, ModeState state, object values, object target, int form)
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
 
 cdef object _note_made(object values, Plan plan, object begun)
+cdef tuple _short_key(OpCore op, ModeState state, tuple args)
+cdef int _wants(ModeState state, TensorBase tensor) except -1
+cdef bint _is_bare(Plan plan) except -1
 cdef object _part(OpCore op, Py_ssize_t place, object value)
 cdef object _note_recent(Op op, Plan plan, object left, object right, int flags)
 cdef object _record_short(

@@ -116,7 +116,7 @@ class Op(OpCore):
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """The boxed call: positional and keyword arguments in containers."""
-        if self.count == 1 and len(args) == 1 and not kwargs and isinstance(args[0], TensorBase):
+        if self.lone and len(args) == 1 and not kwargs and isinstance(args[0], TensorBase):
             if not modes.current().special & self.heeds:
                 return self.call1(args[0])
         state: ModeState = modes.current()
@@ -125,7 +125,7 @@ class Op(OpCore):
             return wiring.special(self, state, args, kwargs, None, PLAIN)
         if self.compound or kwargs or modes.listeners is not None:
             return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
-        key = self._short_key(state, args)
+        key = _short_key(self, state, args)
         found = self.binary.get(key)
         if found is None:
             return self._first_call(key, state, args)
@@ -147,8 +147,7 @@ class Op(OpCore):
         if plan.key and plan.short_key is None:
             self.binary[key] = plan
             plan.short_key = key
-            plan.bare = (plan.rule is None and plan.prepare is None and not plan.numbers
-                         and (plan.kind == KERNEL or (plan.kind == VIEW and plan.binding is None)))
+            plan.bare = _is_bare(plan)
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call1(self, a: Any) -> Any:
@@ -184,11 +183,21 @@ class Op(OpCore):
         values = self.bind((a,), None)
         if self.compound:
             return self._compound(values)
-        plan: Plan = self.plan_for(state, values, None, PLAIN)
-        if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0,)
-                and not plan.numbers and plan.prepare is None and plan.short_key is None):
-            self.binary[key] = plan
-            plan.short_key = key
+        # What `_short_key` makes of it: the key of a plan that the short way cannot carry out.
+        longer: tuple = (key[1], key[0])
+        found = self.binary.get(longer)
+        plan: Plan
+        if found is not None:
+            plan = found
+            plan.used = True
+            return self._carry_out(plan, state, values, None, PLAIN)
+        plan = self.plan_for(state, values, None, PLAIN)
+        if plan.key and plan.short_key is None:
+            short = (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0,)
+                     and not plan.numbers and plan.prepare is None)
+            plan.short_key = key if short else longer
+            plan.bare = not short and _is_bare(plan)
+            self.binary[plan.short_key] = plan
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call2(self, a: Any, b: Any) -> Any:
@@ -269,7 +278,32 @@ class Op(OpCore):
         target = args[0]
         if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, target, IN_PLACE)
+        if len(args) == 2 and not kwargs and not self.compound:
+            if isinstance(target, TensorBase) and isinstance(args[1], TensorBase):
+                return self._call_into(state, args)
         return self.dispatch(state, self.bind(args, kwargs), target, IN_PLACE)
+
+    def _call_into(self, state: ModeState, args: tuple[Any, ...]) -> Any:
+        """Write into the first of two tensors, as a loop does in every step."""
+        x: TensorBase = args[0]
+        y: TensorBase = args[1]
+        flags: cython.int = _wants(state, x) + 2 * _wants(state, y)
+        key: tuple = (IN_PLACE, x.spec, y.spec, flags)
+        values = self.bind(args, None)
+        found = self.binary.get(key)
+        plan: Plan
+        if found is not None:
+            plan = found
+            plan.used = True
+            return self._write(plan, state, values, x, IN_PLACE)
+        try:
+            plan = self.plan_for(state, values, x, IN_PLACE)
+        except MixedDeviceError as error:
+            return self._gathered(state, values, (x, IN_PLACE), error)
+        if plan.key and plan.short_key is None:
+            self.binary[key] = plan
+            plan.short_key = key
+        return self._write(plan, state, values, x, IN_PLACE)
 
     def call_out(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, out: Any) -> Any:
         """Call and write the result into ``out``, resizing it if its shape differs."""
@@ -338,41 +372,6 @@ class Op(OpCore):
             plan_table.keep(self, plan)
         return plan
 
-    def _short_key(self, state: ModeState, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """A key of the arguments as they were given; None where only the full key will do."""
-        n: cython.Py_ssize_t = len(args)
-        flags: cython.int = 0
-        i: cython.Py_ssize_t
-        tensor: TensorBase
-        if n > 5 or self.device_at >= 0:
-            return None
-        part: Any = None
-        second = third = fourth = fifth = part
-        # Backwards, so that the last one met is the first.
-        for i in range(n - 1, -1, -1):
-            fifth, fourth, third, second = fourth, third, second, part
-            value = args[i]
-            if isinstance(value, TensorBase):
-                tensor = value
-                part = tensor.spec
-                if ((tensor.record is not None or tensor.base is not None)
-                        and state.grad_enabled and tape.requires_grad(tensor)):
-                    flags |= 1 << i
-            elif value is None or type(value) is int or type(value) is bool or type(value) is str:
-                if i < self.count and self.kinds[i] != STATIC:
-                    return None
-                part = value
-            elif i < self.count and self.kinds[i] == STATIC and type(value) in _KEYED:
-                part = value
-            elif i < self.count and self.kinds[i] == STATIC and type(value) is float and value > 0:
-                part = (float, value)
-            elif i < self.count and self.kinds[i] == TENSORS and type(value) in (list, tuple):
-                part, wants = self._specs(value, state.grad_enabled)
-                flags |= wants << i
-            else:
-                return None
-        return (flags, part) if n == 1 else (n, flags, part, second, third, fourth, fifth)
-
     def _key(self, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
         n: cython.Py_ssize_t = self.count
         key: list = [None] * (n + 2)
@@ -399,6 +398,60 @@ class Op(OpCore):
         key[n] = flags
         key[n + 1] = form if form == PLAIN else (form, _target_key(target))
         return tuple(key)
+
+
+def _short_key(op: OpCore, state: ModeState, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """A key of the arguments as they were given; None where only the full key will do."""
+    n: cython.Py_ssize_t = len(args)
+    flags: cython.int = 0
+    i: cython.Py_ssize_t
+    tensor: TensorBase
+    if n > 9 or op.device_at >= 0:
+        return None
+    parts: list | None = [] if n > 5 else None
+    part: Any = None
+    second = third = fourth = fifth = part
+    # Backwards, so that the last one met is the first.
+    for i in range(n - 1, -1, -1):
+        fifth, fourth, third, second = fourth, third, second, part
+        value = args[i]
+        if isinstance(value, TensorBase):
+            tensor = value
+            part = tensor.spec
+            if ((tensor.record is not None or tensor.base is not None)
+                    and state.grad_enabled and tape.requires_grad(tensor)):
+                flags |= 1 << i
+        elif value is None or type(value) is int or type(value) is bool or type(value) is str:
+            if i < op.count and op.kinds[i] != STATIC:
+                return None
+            part = value
+        elif i < op.count and op.kinds[i] == STATIC and type(value) in _KEYED:
+            part = value
+        elif i < op.count and op.kinds[i] == STATIC and type(value) is float and value > 0:
+            part = (float, value)
+        elif i < op.count and op.kinds[i] == TENSORS and type(value) in (list, tuple):
+            part, wants = op._specs(value, state.grad_enabled)
+            flags |= wants << i
+        else:
+            return None
+        if parts is not None:
+            parts.append(part)
+    if parts is not None:
+        return (n, flags, *parts)
+    return (flags, part) if n == 1 else (n, flags, part, second, third, fourth, fifth)
+
+
+def _wants(state: ModeState, tensor: TensorBase) -> cython.int:
+    """1 where a call on the tensor is recorded."""
+    if tensor.record is None and tensor.base is None:
+        return 0
+    return 1 if state.grad_enabled and tape.requires_grad(tensor) else 0
+
+
+def _is_bare(plan: Plan) -> bool:
+    """Whether a call of the plan needs nothing but its operands."""
+    return (plan.rule is None and plan.prepare is None and not plan.numbers
+            and (plan.kind == KERNEL or (plan.kind == VIEW and plan.binding is None)))
 
 
 def _record_short(plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],

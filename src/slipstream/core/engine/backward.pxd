@@ -1,15 +1,48 @@
 from slipstream.core.engine.tape cimport Rule, Tape
-from slipstream.core.vocab.records cimport GradRecord, Node, Spec, Storage, TensorBase
+from slipstream.core.engine.views cimport Operations
+from slipstream.core.launch.door cimport LaunchDoor
+from slipstream.core.vocab.modes cimport ModeState, ModeTable
+from slipstream.core.vocab.records cimport (
+    Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase)
+
+cdef ModeTable modes
+cdef LaunchDoor door
+cdef Operations operations
+cdef Tape tape
+cdef Checks _checks
+
+cdef class Checks:
+    cdef public bint nan
+    cdef public Py_ssize_t held_bytes
+
+cdef class Visit:
+    cdef public Node node
+    cdef public list grads
+    cdef public Py_ssize_t left
+
+cdef Visit visit_of(Node node)
+
+cdef class WeightCastRule(Rule):
+    pass
 
 cdef class Walk:
     cdef public bint retain_graph, create_graph, accumulate
-    cdef public dict grads, expected, wanted
-    cdef public list ready
+    cdef public dict visits, wanted, lasting
+    cdef public list ready, ones, roots
     cdef public object needed
-    cpdef object give(self, Node node, Py_ssize_t place, TensorBase grad)
-    cpdef object push(self, Node node)
-    cpdef object count(self, list roots)
-    cpdef object visit(self, Node node)
+    cdef public ModeState state
+    cdef public list early, leaves, held
+    cdef public Py_ssize_t held_bytes
+    cpdef object begin(self, Node node, Py_ssize_t place, TensorBase grad)
+    cpdef object give(self, Visit visit, Py_ssize_t place, TensorBase grad)
+    cpdef object push(self, Visit visit)
+    cpdef object complete(self, Visit visit)
+    cpdef bint hold(self, Visit visit) except -1
+    cpdef object flush(self)
+    cpdef object count(self)
+    cpdef object run(self)
+    cpdef object visit(self, Visit visit)
+    cpdef bint skips(self, Node node, TensorBase grad) except -1
     cpdef list step(self, Node node, list grads)
     cpdef object release(self, Node node, list results)
 
@@ -19,8 +52,14 @@ cdef extern from *:
     """
     Py_ssize_t slip_holders(object held)
 
-cdef Tape tape
+cpdef list run_backward(list tensors, list grads, bint retain_graph, bint create_graph,
+                        list inputs, bint accumulate)
+cdef object start_walk(Walk walk, list tensors, list grads)
+cdef object push_roots(Walk walk)
+cdef TensorBase lasting_ones(Walk walk, Node node, TensorBase tensor)
+cdef object _put_back(Walk walk)
 cdef object accumulate_leaf(Node node, list grads, bint create_graph)
+cdef TensorBase _added(TensorBase before, TensorBase grad)
 cdef object _owned(list grads, bint create_graph)
 cdef Py_ssize_t _holders(list grads)
 cpdef object fit(TensorBase grad, Spec spec, Node node, Py_ssize_t place=*)

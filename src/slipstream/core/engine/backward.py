@@ -13,15 +13,17 @@ import cython
 from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.engine.tape import accumulate as accumulate_rule
-from slipstream.core.engine.views import operations
-from slipstream.core.launch.door import door
+from slipstream.core.engine.views import Operations, operations
+from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import AWAKE
 from slipstream.core.vocab.devices import CPU
-from slipstream.core.vocab.modes import decode_site, modes
-from slipstream.core.vocab.records import GradRecord, Node, Spec, Storage, TensorBase
+from slipstream.core.vocab.dtypes import float32
+from slipstream.core.vocab.modes import ModeState, ModeTable, decode_site, modes
+from slipstream.core.vocab.records import Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
-__all__ = ["GradRecord", "Rule", "Tape", "Walk", "run_backward"]
+__all__ = ["Backend", "GradRecord", "LaunchDoor", "ModeState", "ModeTable", "Operations", "Plan",
+           "Rule", "Tape", "Visit", "Walk", "run_backward", "weight_cast"]
 
 AGAIN = ("Trying to backward through the graph a second time (or directly access saved tensors "
          "after they have already been freed). Saved intermediate values of the graph are freed "
@@ -31,85 +33,157 @@ AGAIN = ("Trying to backward through the graph a second time (or directly access
 
 
 class Checks:
-    """What every step of backward is checked for; `autograd.detect_anomaly` sets it."""
+    """What every step of backward is checked for; `autograd.detect_anomaly` sets it.
 
-    nan = False
+    ``held_bytes``: the most bytes of gradients that wait to be cast.
+    """
+
+    nan: bool
+    held_bytes: int
+
+    def __init__(self) -> None:
+        self.nan = False
+        self.held_bytes = 32 << 20
 
 
 checks = Checks()
+# The same object where compiled code finds it without a look-up.
+_checks = checks
+
+
+class Visit:
+    """A node that a walk reaches: the gradients that wait there, and how many are still to come."""
+
+    node: Node
+    grads: list[Any] | None
+    left: int
+
+
+
+def visit_of(node: Node) -> Visit:
+    """The visit of a node, at which nothing waits yet; without a call of __init__."""
+    visit: Visit = Visit.__new__(Visit)
+    visit.node = node
+    visit.grads = None
+    visit.left = 0
+    return visit
+
+
+class WeightCastRule(Rule):
+    """The rule of autocast's casts of weights."""
+
+    def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
+        """The gradient in the weight's dtype."""
+        spec: Spec = node.inputs[0]
+        return [operations.cast.call((grads[0], spec.dtype), None)]
+
+
+weight_cast = WeightCastRule("ToDtypeBackward0", (0,))
 
 
 class Walk:
-    """One backward: the gradients that wait at nodes, and how many more each node expects."""
+    """One backward: what it visits, and what of that is ready.
+
+    ``ones``: the gradient that it starts from, where the device keeps that between backwards in
+    ``lasting``; nothing else of ours may hold it.  ``leaves`` and ``held``: weights that autocast
+    cast, and their gradients in its dtype, which nobody can see before they are cast together.
+    """
 
     retain_graph: bool
     create_graph: bool
     accumulate: bool
-    grads: dict[Node, list[Any]]
-    expected: dict[Node, int]
-    ready: list[Node]
+    visits: dict[Node, Visit]
+    ready: list[Visit]
     wanted: dict[tuple[Node, int], Any]
     needed: set[Node] | None
+    ones: list[Any]
+    lasting: dict[Any, Any] | None
+    roots: list[Visit]
+    state: ModeState
+    early: list[Visit]
+    leaves: list[GradRecord]
+    held: list[TensorBase]
+    held_bytes: int
 
     def __init__(self, retain_graph: bool, create_graph: bool) -> None:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
-        self.grads = {}
-        self.expected = {}
+        self.visits = {}
         self.ready = []
         self.wanted = {}
         self.needed = None
         self.accumulate = True
+        self.ones = []
+        self.lasting = None
+        self.roots = []
+        self.state = modes.current()
+        self.early = []
+        self.leaves = []
+        self.held = []
+        self.held_bytes = 0
 
-    def give(self, node: Node, place: int, grad: TensorBase) -> None:
+    def begin(self, node: Node, place: int, grad: TensorBase) -> None:
+        """Start at an output of a node."""
+        visit: Visit | None = self.visits.get(node)
+        if visit is None:
+            visit = self.visits[node] = visit_of(node)
+            self.roots.append(visit)
+        self.give(visit, place, grad)
+
+    def give(self, visit: Visit, place: int, grad: TensorBase) -> None:
         """Add a gradient to what waits for an output of a node."""
-        waiting = self.grads.get(node)
+        waiting: list | None = visit.grads
         if waiting is None:
-            waiting = self.grads[node] = [None] * max(len(node.outputs), 1)
+            if len(visit.node.outputs) < 2:
+                visit.grads = [grad]
+                return
+            waiting = visit.grads = [None] * len(visit.node.outputs)
         before = waiting[place]
         waiting[place] = grad if before is None else operations.accumulate(before, grad)
 
-    def push(self, node: Node) -> None:
+    def push(self, visit: Visit) -> None:
         """The node has all its gradients: it takes its place in the order of sequence numbers."""
         ready: list = self.ready
         low: cython.Py_ssize_t = 0
         high: cython.Py_ssize_t = len(ready)
         middle: cython.Py_ssize_t
-        other: Node
+        sequence: cython.Py_ssize_t = visit.node.sequence
+        other: Visit
         while low < high:
             middle = (low + high) // 2
             other = ready[middle]
-            if other.sequence < node.sequence:
+            if other.node.sequence < sequence:
                 low = middle + 1
             else:
                 high = middle
-        ready.insert(low, node)
+        ready.insert(low, visit)
 
-    def count(self, roots: list[Node]) -> None:
-        """How many edges lead to each node that can be reached."""
-        expected: dict = self.expected
-        stack: list = list(roots)
-        node: Node
-        for root in roots:
-            expected[root] = 0
+    def count(self) -> None:
+        """How many edges lead to each node that can be reached from where the walk begins."""
+        visits: dict = self.visits
+        stack: list = self.roots.copy()
+        visit: Visit
+        edges: tuple
         while stack:
-            node = stack.pop()
-            for target in node.edges:
+            visit = stack.pop()
+            edges = visit.node.edges
+            for target in edges:
                 if target is None:
                     continue
-                before = expected.get(target)
-                if before is None:
-                    expected[target] = 1
-                    stack.append(target)
+                found = visits.get(target)
+                if found is None:
+                    visit = visits[target] = visit_of(target)
+                    stack.append(visit)
                 else:
-                    expected[target] = before + 1
+                    visit = found
+                visit.left += 1
 
     def restrict(self, targets: set[Node]) -> None:
         """Only nodes from which a target can be reached need to run, and leaves among these."""
         reaching = set(targets)
         needed = set()
         # Edges lead to lower sequence numbers, accumulators apart, so one sorted pass decides.
-        for node in sorted(self.expected, key=lambda each: each.sequence):
+        for node in sorted(self.visits, key=lambda each: each.sequence):
             if any(edge is not None and edge in reaching for edge in node.edges):
                 reaching.add(node)
                 needed.add(node)
@@ -118,30 +192,103 @@ class Walk:
 
     def run(self) -> None:
         """Run nodes until none is ready."""
-        while self.ready:
-            self.visit(self.ready.pop())
+        while self.early or self.ready:
+            self.visit(self.early.pop() if self.early else self.ready.pop())
+        self.flush()
 
-    def visit(self, node: Node) -> None:
+    def hold(self, visit: Visit) -> bool:
+        """Keep back the gradient of a weight's cast, to be cast with others; False where it runs.
+
+        Only where the leaf has no other gradient and no hook looks at what passes.
+        """
+        node: Node = visit.node
+        leaf: GradRecord = node.edges[0]  # type: ignore[assignment]  # a weight is a leaf
+        if self.create_graph or not self.accumulate or self.wanted or _checks.nan:
+            return False
+        if (leaf.rule is not accumulate_rule or leaf.grad is not None or leaf.hooks or node.hooks
+                or self.state.stack or visit.grads is None):
+            return False
+        other: Visit = self.visits[leaf]
+        grads: list = visit.grads
+        grad: TensorBase = grads[0]
+        spec: Spec = grad.spec
+        if (other.left != 1 or not spec.contiguous or spec.device.type != "cuda"
+                or spec.shape != node.inputs[0].shape):
+            return False
+        visit.grads = None
+        if not self.leaves:
+            tape.waiting.append(self)
+        self.leaves.append(leaf)
+        self.held.append(grad)
+        self.held_bytes += spec.nbytes
+        if self.held_bytes > _checks.held_bytes:
+            self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Cast the gradients that are kept back and give them to their leaves."""
+        if not self.leaves:
+            return
+        leaves: list = self.leaves
+        held: list = self.held
+        tape.waiting.remove(self)
+        self.leaves = []
+        self.held = []
+        self.held_bytes = 0
+        casts: list = operations.cast_list(held, float32)
+        place: cython.Py_ssize_t
+        leaf: GradRecord
+        for place in range(len(leaves)):
+            leaf = leaves[place]
+            leaf.grad = (casts[place] if leaf.grad is None
+                         else _added(leaf.grad, casts[place]))
+
+    def visit(self, visit: Visit) -> None:
         """Run a node's hooks, note the gradients asked for, run the node.
 
         A frame of its own: what it held is let go before the next node looks whether a gradient
         is in anyone else's hands.
         """
-        grads: Any = self.grads.pop(node, None)
+        node: Node = visit.node
+        grads: Any = visit.grads
+        visit.grads = None
         if grads is None:
             self.release(node, [])
             return
-        leaf = node.rule is accumulate_rule
+        rule: Rule = node.rule
+        leaf = rule is accumulate_rule
+        if self.leaves and (node.hooks or rule.foreign):
+            self.flush()
         if node.hooks:
             grads = call_tensor_hooks(node.hooks, grads)
-        for place in range(len(grads) if self.wanted else 0):
-            if (node, place) in self.wanted:
-                self.wanted[node, place] = grads[place]
+        if self.wanted:
+            self.note_wanted(node, grads)
         runs = self.needed is None or node in self.needed
-        if not leaf:
+        if rule.casts and self.skips(node, grads[0]):
+            self.release(node, grads)
+        elif not leaf:
             self.release(node, self.step(node, grads) if runs else [])
         elif runs and self.accumulate and grads[0] is not None:
             accumulate_leaf(node, grads, self.create_graph)
+
+    def note_wanted(self, node: Node, grads: list[Any]) -> None:
+        """Keep the gradients of a node's outputs that were asked for."""
+        for place in range(len(grads)):
+            if (node, place) in self.wanted:
+                self.wanted[node, place] = grads[place]
+
+    def skips(self, node: Node, grad: TensorBase) -> bool:
+        """Whether a cast's gradient may go on as it is: its only reader widens what it reads."""
+        target: Node = node.edges[0]  # type: ignore[assignment]  # it was recorded
+        rule: Rule = target.rule
+        if not rule.widens or self.create_graph or self.wanted or _checks.nan or self.state.stack:
+            return False
+        visit: Visit = self.visits[target]
+        if node.hooks or target.hooks or visit.left != 1 or visit.grads is not None:
+            return False
+        spec: Spec = node.inputs[0]
+        return (spec.dtype is float32 and grad.spec.dtype.itemsize == 2
+                and grad.spec.shape == spec.shape)
 
     def step(self, node: Node, grads: list[Any]) -> list[Any]:
         """The gradients of a node's inputs."""
@@ -154,52 +301,64 @@ class Walk:
         if node.hooks:
             grads = call_node_hooks(node.hooks, "pre", grads)
         results: list
-        if checks.nan:
+        if _checks.nan:
             results = _apply_noted(node, grads, self.create_graph)
         else:
             results = rule.apply(node, grads, self.create_graph)
         if len(results) != len(node.edges):
             raise RuntimeError(f"{rule.name} returned {len(results)} gradients for "
                                f"{len(node.edges)} inputs")
-        fitted: list = []
         spec: Spec
         tensor: TensorBase
         place: cython.Py_ssize_t
+        # A rule hands over a list of its own.
         for place in range(len(results)):
             grad = results[place]
-            if node.edges[place] is None or grad is None:
-                fitted.append(None)
+            if grad is None:
+                continue
+            if node.edges[place] is None:
+                results[place] = None
                 continue
             tensor = grad
             spec = node.inputs[place]
             if tensor.spec is not spec and (tensor.spec.shape != spec.shape
                                             or tensor.spec.dtype is not spec.dtype):
-                grad = fit(grad, spec, node, place)
-            fitted.append(grad)
-        if checks.nan:
-            _check_nan(node, fitted)
+                results[place] = fit(tensor, spec, node, place)
+        if _checks.nan:
+            _check_nan(node, results)
         if node.hooks:
-            fitted = call_node_hooks(node.hooks, "post", fitted, tuple(grads))
+            results = call_node_hooks(node.hooks, "post", results, tuple(grads))
         if not self.retain_graph:
             rule.free(node)
-        return fitted
+        return results
 
     def release(self, node: Node, results: list[Any]) -> None:
         """Hand results on along the edges; nodes that now have everything become ready."""
-        places = node.places
+        places: tuple | None = node.places
+        edges: tuple = node.edges
+        visit: Visit
         place: cython.Py_ssize_t
         known: cython.Py_ssize_t = len(results)
-        left: cython.Py_ssize_t
-        for place in range(len(node.edges)):
-            target = node.edges[place]
+        for place in range(len(edges)):
+            target = edges[place]
             if target is None:
                 continue
+            visit = self.visits[target]
             if place < known and results[place] is not None:
-                self.give(target, 0 if places is None else places[place], results[place])
-            left = self.expected[target] - 1
-            self.expected[target] = left
-            if left == 0:
-                self.push(target)
+                self.give(visit, 0 if places is None else places[place], results[place])
+            visit.left -= 1
+            if visit.left == 0:
+                self.complete(visit)
+
+    def complete(self, visit: Visit) -> None:
+        """The node has all its gradients.
+
+        Weights may be cast long before they are used, but their gradients go on at once.
+        """
+        if visit.node.rule is not weight_cast:
+            self.push(visit)
+        elif not self.hold(visit):
+            self.early.append(visit)
 
 
 def _apply_noted(node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
@@ -245,19 +404,22 @@ def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
 # (shape, wanted shape): the leading dims to sum over; None where that is not all there is to do.
 leading: dict[tuple[Any, Any], tuple[int, ...] | None] = {}
 MOST = 1024
+# Kinds of the number 1 that a stream keeps.
+MOST_ONES = 16
 
 
 def _sum_to(grad: TensorBase, wanted: tuple[Any, ...]) -> Any:
     """Sum over the dims that broadcasting repeated; the common case is looked up."""
     shape = grad.spec.shape
     key = (shape, wanted)
-    dims: Any = leading.get(key, leading)
-    if dims is leading:
-        if len(leading) >= MOST:
-            leading.clear()
+    known: dict = leading
+    dims: Any = known.get(key, known)
+    if dims is known:
+        if len(known) >= MOST:
+            known.clear()
         extra = len(shape) - len(wanted)
         dims = tuple(range(extra)) if extra > 0 and shape[extra:] == wanted else None
-        leading[key] = dims
+        known[key] = dims
     if dims is None:
         return operations.sum_to(grad, wanted)
     return operations.sum.call((grad, dims), None)
@@ -319,64 +481,84 @@ def _owned(grads: list[Any], create_graph: bool) -> TensorBase:
 
     ``a + b`` hands one gradient to both its inputs; hooks and callers may keep theirs.
     """
-    alone = _holders(grads) == ALONE
+    alone: cython.bint = _holders(grads) == ALONE
     grad: TensorBase = grads[0]
-    whole = grad.base is None and grad.storage.nbytes == grad.spec.nbytes
+    whole: cython.bint = grad.base is None and grad.storage.nbytes == grad.spec.nbytes
     if not alone or not whole or grad.storage.keep is not None:
         grad = grads[0].clone()
-    return grad if create_graph else tape.alias(grad)
+    return grad if create_graph or grad.record is None else tape.alias(grad)
 
 
 def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, create_graph: bool,
                  inputs: list[Any] | None, accumulate: bool) -> list[Any]:
     """Walk back from ``tensors``; return the gradients of ``inputs`` where they are given."""
-    walk = Walk(retain_graph, create_graph)
+    walk: Walk = Walk(retain_graph, create_graph)
     walk.accumulate = accumulate
-    state = modes.current()
-    before = state.grad_enabled
+    state: ModeState = modes.current()
+    before: cython.bint = state.grad_enabled
     state.grad_enabled = create_graph
     # Gradients are computed in the dtypes of the forward, whatever autocast is now.
-    awake = state.special & AWAKE
+    awake: cython.longlong = state.special & AWAKE
     state.special -= awake
-    site = (state.code, state.instruction)
+    code = state.code
+    instruction: cython.int = state.instruction
     ring = modes.ring
     outside = PYTHON if ring is None else ring.surround(TAPE)
     begun = 0 if ring is None else ring.last
+    edges: list | None = None
     try:
-        roots = _start(walk, tensors, grads)
-        walk.count(list(roots))
-        edges = _targets(walk, inputs)
-        for node in list(roots):
-            if walk.expected[node] == 0:
-                walk.push(node)
+        start_walk(walk, tensors, grads)
+        walk.count()
+        if inputs is not None:
+            edges = _targets(walk, inputs)
+        push_roots(walk)
         walk.run()
+        if walk.ones:
+            _put_back(walk)
     finally:
+        walk.flush()
         state.grad_enabled = before
         state.special |= awake
-        state.code, state.instruction = site
+        state.code = code
+        state.instruction = instruction
         door.boundary()
         if ring is not None:
             ring.surround(outside)
-            ring.write(SPAN, ring.name_of("backward"), ring.site_of(*site), begun, ring.now(), 0)
+            ring.write(SPAN, ring.name_of("backward"), ring.site_of(code, instruction), begun,
+                       ring.now(), 0)
+    if edges is None:
+        return []
     return [walk.wanted.get(edge) if edge is not None else None for edge in edges]
 
 
-def _start(walk: Walk, tensors: list[Any], grads: list[Any]) -> dict[Node, None]:
-    roots: dict[Node, None] = {}
-    for place, (tensor, grad) in enumerate(zip(tensors, grads, strict=True)):
+def start_walk(walk: Walk, tensors: list[Any], grads: list[Any]) -> None:
+    """Give the walk the gradients that it starts from."""
+    place: cython.Py_ssize_t
+    edge: tuple | None
+    tensor: TensorBase
+    for place in range(len(tensors)):
+        tensor = tensors[place]
         edge = tape.edge_of(tensor)
         if edge is None:
             raise RuntimeError(f"element {place} of tensors does not require grad and does not "
                                f"have a grad_fn: {tensor.spec!r}\n  mend: requires_grad_() on what "
                                "it is computed from, and compute it outside of no_grad()")
-        walk.give(edge[0], edge[1], first_gradient(tensor, grad, place))
-        roots[edge[0]] = None
-    return roots
+        if grads[place] is None and len(tensors) == 1:
+            walk.begin(edge[0], edge[1], lasting_ones(walk, edge[0], tensor))
+        else:
+            walk.begin(edge[0], edge[1], first_gradient(tensor, grads[place], place))
 
 
-def _targets(walk: Walk, inputs: list[Any] | None) -> list[Any]:
-    if inputs is None:
-        return []
+def push_roots(walk: Walk) -> None:
+    """Those nodes that nothing else has to come before are ready."""
+    visit: Visit
+    for each in walk.roots:
+        visit = each
+        if visit.left == 0:
+            walk.push(visit)
+
+
+def _targets(walk: Walk, inputs: list[Any]) -> list[Any]:
     edges = []
     for tensor in inputs:
         edge = tape.edge_of(tensor)
@@ -387,6 +569,41 @@ def _targets(walk: Walk, inputs: list[Any] | None) -> list[Any]:
         walk.wanted[edge] = None
     walk.restrict({edge[0] for edge in edges})
     return edges
+
+
+def lasting_ones(walk: Walk, node: Node, tensor: TensorBase) -> TensorBase:
+    """The gradient 1 that backward starts from: the last backward's where that is still itself.
+
+    A training loop starts from the same number in every step; a device that runs later need not
+    fill memory with it each time.
+    """
+    spec: Spec = tensor.spec
+    backend: Backend | None = None if node.plan is None else node.plan.backend
+    lasting = None
+    if backend is not None and modes.listeners is None and modes.ring is None:
+        lasting = backend.lasting()
+    if lasting is None:
+        return first_gradient(tensor, None)
+    kept: list | None = lasting.pop(spec, None)
+    if kept is None:
+        kept = [first_gradient(tensor, None)]
+    else:
+        modes.note_site(modes.current())
+    walk.ones = kept
+    walk.lasting = lasting
+    return kept[0]
+
+
+def _put_back(walk: Walk) -> None:
+    """Keep the gradient 1 for the next backward, if nobody else has it and nobody wrote to it."""
+    kept: list = walk.ones
+    lasting: dict = walk.lasting  # type: ignore[assignment]  # a walk with ones has it
+    if _holders(kept) == ALONE and len(lasting) < MOST_ONES:
+        tensor: TensorBase = kept[0]
+        storage: Storage = tensor.storage
+        if (storage.version == 0 and storage.exported == 0 and storage.keep is None
+                and tensor.record is None and tensor.base is None):
+            lasting[tensor.spec] = kept
 
 
 def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:

@@ -11,6 +11,9 @@ cdef class Rule:
     cdef public bint saves_second
     cdef public bint materializes
     cdef public bint follows_base
+    cdef public bint foreign
+    cdef public bint casts
+    cdef public bint widens
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cpdef object free(self, Node node)
 
@@ -31,11 +34,14 @@ cdef class Tape:
     cdef public object refresh
     cdef public object pack
     cdef public type tensor_class
+    cdef public list waiting
+    cpdef object settle(self)
     cpdef tuple edge_of(self, TensorBase tensor)
     cpdef TensorBase alias(self, TensorBase tensor)
     cpdef bint requires_grad(self, TensorBase tensor)
     cdef Node _target(self, TensorBase tensor)
     cpdef Node record(self, Rule rule, object values, tuple outs, ModeState state)
+    cpdef object record_cast(self, Rule rule, TensorBase leaf, TensorBase out, ModeState state)
     cpdef Node record_plan(self, Plan plan, object values, tuple outs, ModeState state)
     cpdef Node record_short(self, Plan plan, tuple operands, tuple tail, TensorBase out,
                             ModeState state)

@@ -14,7 +14,7 @@ from typing import Any
 
 import cython
 
-from slipstream.core.vocab.modes import ModeState, decode_site
+from slipstream.core.vocab.modes import ModeState, decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Plan, Spec, Storage, TensorBase
 
 # Accumulators run as soon as they are ready: later than any recorded node in sequence.
@@ -41,6 +41,9 @@ class Rule:
     saves_second: bool
     materializes: bool
     follows_base: bool
+    foreign: bool
+    casts: bool
+    widens: bool
 
     def __init__(self, name: str, differentiable: tuple[int, ...]) -> None:
         self.name = name
@@ -53,6 +56,11 @@ class Rule:
         self.materializes = True
         # Whether outputs that are views may take a new history of their base's.
         self.follows_base = True
+        # Whether ``apply`` is a user's code, which may look at any tensor's ``grad``.
+        self.foreign = False
+        # Whether it is a cast's, and whether it takes a gradient in 16 bits as one that was cast.
+        self.casts = False
+        self.widens = False
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs, one for each edge, from those of the outputs."""
@@ -101,6 +109,7 @@ class SavedTensor:
         """
         if self.packed is not None:
             hook, value = self.packed
+            tape.settle()
             return _alias(hook(value), record if self.is_output else self.record)
         tensor: TensorBase = self.tensor
         if tensor.storage.version != self.version:
@@ -145,18 +154,30 @@ def _changed_text(node: Node, saved: SavedTensor) -> str:
 
 
 class Tape:
-    """Makes nodes; a singleton, `tape`.  ``refresh`` is set by `engine.views`."""
+    """Makes nodes; a singleton, `tape`.  ``refresh`` is set by `engine.views`.
+
+    ``waiting``: the backward walks that hold gradients of leaves back, to cast them together.
+    """
 
     sequence: int
     refresh: Any
     pack: Any
     tensor_class: type[TensorBase]
+    waiting: list[Any]
 
     def __init__(self) -> None:
         self.sequence = 0
+        self.waiting = []
         self.refresh = None
         self.pack = None
         self.tensor_class = TensorBase
+
+    def settle(self) -> None:
+        """Give leaves the gradients that a backward of this thread holds back for them."""
+        state = modes.current() if self.waiting else None
+        for walk in list(self.waiting):
+            if walk.state is state:
+                walk.flush()
 
     def requires_grad(self, tensor: TensorBase) -> bool:
         """Whether the tensor wants a gradient, after bringing a view's history up to date."""
@@ -227,8 +248,15 @@ class Tape:
 
     def _keep(self, node: Node, rule: Rule, values: Any) -> None:
         """Save what the rule's formulas name of the arguments."""
+        given: tuple = values if type(values) is tuple else tuple(values)
+        place: cython.Py_ssize_t
+        at: cython.Py_ssize_t
         if rule.saves:
-            node.saved = tuple([self._save(values[position]) for position in rule.saves])
+            found: list = []
+            for place in range(len(rule.saves)):
+                at = rule.saves[place]
+                found.append(self._save(given[at]))
+            node.saved = tuple(found)
         if rule.keeps:
             node.values = tuple([_kept(values[position], spec) for position, spec in rule.keeps])
 
@@ -244,17 +272,20 @@ class Tape:
     def _lead(self, node: Node, tensors: list[Any]) -> None:
         """Make the edges to the tensors."""
         edges: list = []
-        places: list = []
-        several = False
+        several: cython.bint = False
+        tensor: TensorBase
+        target: Node | None
         for each in tensors:
-            tensor: TensorBase = each
-            target: Node | None = self._target(tensor)
+            tensor = each
+            target = self._target(tensor)
             edges.append(target)
-            place: cython.int = 0 if target is None else _number(tensor)
-            several = several or place > 0
-            places.append(place)
+            if target is not None and _number(tensor) > 0:
+                several = True
         node.edges = tuple(edges)
-        node.places = tuple(places) if several else None
+        node.places = None
+        if several:
+            node.places = tuple([0 if target is None else _number(tensor)
+                                 for target, tensor in zip(edges, tensors, strict=True)])
 
     def attach(self, node: Node, outs: tuple[Any, ...]) -> None:
         """Make ``outs`` the node's outputs; save the first one bare if the rule names it."""
@@ -303,12 +334,21 @@ class Tape:
         self.attach(node, outs)
         return node
 
+    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, state: ModeState) -> None:
+        """Record a copy of a leaf."""
+        node = self._begin(rule, state)
+        node.edges = (self._target(leaf),)
+        node.inputs = (leaf.spec,)
+        node.outputs = (out.spec,)
+        self._belong(out, node, 0)
+
     def record_plan(self, plan: Plan, values: Any, outs: tuple[Any, ...],
                     state: ModeState) -> Node:
         """Record a call of a plan, whose operands and results have the same specs every time."""
         rule: Rule = plan.rule
         tensors = _differentiated(rule, values)
         node = self._begin(rule, state)
+        node.plan = plan
         self._lead(node, tensors)
         if plan.in_specs is None:
             plan.in_specs = _specs_of(tensors)
@@ -330,6 +370,7 @@ class Tape:
         """``record_plan`` for one result of one or two operands, all else in ``tail``."""
         rule: Rule = plan.rule
         node = self._begin(rule, state)
+        node.plan = plan
         places: tuple = rule.differentiable
         first: TensorBase = operands[places[0]]
         last: TensorBase = operands[places[len(places) - 1]]

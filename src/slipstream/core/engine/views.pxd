@@ -1,1 +1,5 @@
-# Compiled as it stands: nothing of it is declared.
+from slipstream.core.vocab.records cimport OpBase
+
+cdef class Operations:
+    cdef public OpBase accumulate, sum
+    cdef public object sum_to, cast, full, zeros, index_put, strided_view

@@ -21,14 +21,15 @@ from slipstream.core.vocab.records import GradRecord, Node, Spec, TensorBase
 class Operations:
     """Ops that the engine calls; set once at import by wiring."""
 
-    accumulate: Any = None
-    sum: Any = None
-    sum_to: Any = None
-    cast: Any = None
-    full: Any = None
-    zeros: Any = None
-    index_put: Any = None
-    strided_view: Any = None
+    accumulate: Any
+    sum: Any
+    sum_to: Any
+    cast: Any
+    cast_list: Any
+    full: Any
+    zeros: Any
+    index_put: Any
+    strided_view: Any
 
 
 operations = Operations()

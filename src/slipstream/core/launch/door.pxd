@@ -11,6 +11,7 @@ cdef class LaunchDoor:
     cdef public Py_ssize_t launches
     cdef public tuple windowed
     cdef public Py_ssize_t pending
+    cpdef object boundary(self)
     cpdef object settle(self, tuple operands)
     cpdef object settle_storage(self, Storage storage)
     cpdef object submit(self, Plan plan, tuple operands, tuple numbers)

@@ -117,7 +117,9 @@ class LaunchDoor:
 
     def boundary(self) -> None:
         """A point at which a loop repeats itself: the end of backward, of an optimizer's step."""
-        for backend in self.windowed:
+        backend: Backend
+        for each in self.windowed:
+            backend = each
             backend.boundary()
 
     def _profiled(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:

@@ -1,6 +1,7 @@
 cdef extern from *:
     """
     #include <stddef.h>
+    #include <string.h>
     typedef int (*slip_launch_call)(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
                                     unsigned, unsigned, void *, void **, void **);
     typedef int (*slip_graph_call)(void *, void *);
@@ -30,6 +31,19 @@ cdef extern from *:
         Py_END_ALLOW_THREADS
         return status;
     }
+    /* The largest parameter block that every card takes. */
+    #define SLIP_LARGEST 4096
+
+    /* The same with a block of words and a tail, put together on the stack. */
+    static int slip_launch_words(size_t call, size_t function, unsigned x, unsigned y, unsigned z,
+                                 unsigned u, unsigned v, unsigned w, unsigned shared,
+                                 size_t stream, size_t words, Py_ssize_t nbytes, char *tail,
+                                 Py_ssize_t n) {
+        char block[SLIP_LARGEST];
+        memcpy(block, (const void *)words, (size_t)nbytes);
+        memcpy(block + nbytes, tail, (size_t)n);
+        return slip_launch(call, function, x, y, z, u, v, w, shared, stream, block, nbytes + n);
+    }
     static int slip_launch_graph(size_t call, size_t executable, size_t stream) {
         int status;
         Py_BEGIN_ALLOW_THREADS
@@ -48,6 +62,9 @@ cdef extern from *:
     int slip_launch(size_t call, size_t function, unsigned x, unsigned y, unsigned z, unsigned u,
                     unsigned v, unsigned w, unsigned shared, size_t stream, char *block,
                     Py_ssize_t n)
+    int slip_launch_words(size_t call, size_t function, unsigned x, unsigned y, unsigned z,
+                          unsigned u, unsigned v, unsigned w, unsigned shared, size_t stream,
+                          size_t words, Py_ssize_t nbytes, char *tail, Py_ssize_t n)
     int slip_launch_graph(size_t call, size_t executable, size_t stream)
     int slip_set_node(size_t call, size_t executable, size_t node, size_t function, unsigned x,
                       unsigned y, unsigned z, unsigned u, unsigned v, unsigned w, unsigned shared,
@@ -60,6 +77,8 @@ cdef class HotCalls:
     cdef public Py_ssize_t kernel_launches, graph_launches, graph_kernel_nodes
     cdef public Py_ssize_t node_updates
     cpdef object launch(self, size_t function, object shape, size_t stream, bytes block)
+    cpdef bint launch_words(self, size_t function, tuple shape, size_t stream, size_t words,
+                            Py_ssize_t nbytes, bytes tail) except -1
     cpdef object launch_graph(self, size_t executable, size_t stream)
     cpdef object set_kernel_node(self, size_t executable, size_t node, size_t function,
                                  object shape, bytes block)

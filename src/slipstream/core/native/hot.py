@@ -15,6 +15,9 @@ import cython
 
 from slipstream.core.native.driver import Driver, DriverError
 
+# Bytes of the largest parameter block that every card takes.
+LARGEST = 4096
+
 
 class HotCalls:
     """Launches kernels and graphs and patches kernel nodes.
@@ -59,6 +62,24 @@ class HotCalls:
                                              stream, block, len(block))
             if status:
                 raise self.failure("cuLaunchKernel", status)
+
+    def launch_words(self, function: cython.size_t, shape: tuple[Any, ...],
+                     stream: cython.size_t, words: cython.size_t, nbytes: cython.Py_ssize_t,
+                     tail: bytes) -> bool:
+        """Launch a kernel with the words at an address and a tail; False where `launch` has to."""
+        if cython.compiled:
+            if not self.direct or nbytes + len(tail) > LARGEST:
+                return False
+            grid: tuple = shape[0]
+            threads: tuple = shape[1]
+            self.kernel_launches += 1
+            status: cython.int = slip_launch_words(
+                self.launcher, function, grid[0], grid[1], grid[2], threads[0], threads[1],
+                threads[2], shape[2], stream, words, nbytes, tail, len(tail))
+            if status:
+                raise self.failure("cuLaunchKernel", status)
+            return True
+        return False
 
     def launch_graph(self, executable: cython.size_t, stream: cython.size_t) -> None:
         """Launch a graph."""

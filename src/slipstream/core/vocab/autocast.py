@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from slipstream.core.vocab.dtypes import DType, bfloat16, float16
@@ -17,37 +18,47 @@ DEVICE_TYPES = tuple(BITS)
 class AutocastState:
     """One thread's settings by device type, and the casts of weights that are used again.
 
-    ``casts``: by the weight's identity and the dtype, a `WeightCast`; ``nesting``: how many scopes
-    the thread is in.
+    ``casts``: by the weight's identity and the dtype, a cast; ``nesting``: how many scopes the
+    thread is in; ``members``: by the same keys, which weights were cast in one scope of late.
     """
 
-    __slots__ = ("caching", "casts", "dtypes", "enabled", "nesting")
+    __slots__ = ("caching", "casts", "dtypes", "enabled", "members", "nesting")
 
     def __init__(self) -> None:
         self.enabled = dict.fromkeys(DEVICE_TYPES, False)
         self.dtypes: dict[str, DType] = {"cpu": bfloat16, "cuda": float16}
         self.caching = True
         self.nesting = 0
-        self.casts: dict[tuple[int, DType], WeightCast] = {}
+        self.casts: dict[tuple[int, DType], Any] = {}
+        self.members: dict[tuple[int, DType], Member] = {}
 
 
-class WeightCast:
-    """A weight, what it held, and the cast of that: it serves as long as nothing wrote the weight.
+class Member(weakref.ref[Any]):
+    """A weight that is cast with others; ``members`` forgets it when the weight goes.
 
-    The weight is held, so that no other object gets its identity.
+    ``group``: the members that were cast in the same scope, this one among them, or None;
+    ``left``: how often it was in a group and not used.
     """
 
-    __slots__ = ("cast", "storage", "version", "weight")
+    __slots__ = ("group", "key", "left")
+    group: list[Member] | None
+    key: tuple[int, DType]
+    left: int
 
-    def __init__(self, weight: Any, cast: Any) -> None:
-        self.weight = weight
-        self.storage = weight.storage
-        self.version = weight.storage.version
-        self.cast = cast
+    @classmethod
+    def make(cls, weight: Any, members: dict[tuple[int, DType], Member],
+             key: tuple[int, DType]) -> Member:
+        """A member of no group, noted under its key."""
 
-    def serves(self, grad_enabled: bool) -> bool:
-        """Whether the cast still holds the weight's numbers, and carries the gradient if wanted."""
-        storage = self.weight.storage
-        if storage is not self.storage or storage.version != self.version:
-            return False
-        return not grad_enabled or self.cast.record is not None
+        def forget(gone: Any) -> None:
+            members.pop(gone.key, None)
+
+        made = members[key] = cls(weight, forget)
+        made.group, made.key, made.left = None, key, 0
+        return made
+
+    def leave(self) -> None:
+        """Go out of the group."""
+        if self.group is not None:
+            self.group[:] = [each for each in self.group if each is not self]
+            self.group = None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+# The parts that were imported.
+loaded: dict[str, ModuleType] = {}
+
 
 def install_command(extra: str) -> str:
     """How to install an extra: Slipstream is installed from its sources."""
@@ -13,7 +16,10 @@ def install_command(extra: str) -> str:
 
 def load(name: str) -> ModuleType:
     """Import a part of Slipstream at its first use: ``import slipstream`` stays small."""
-    return importlib.import_module(f"slipstream.{name}")
+    found = loaded.get(name)
+    if found is None:
+        found = loaded[name] = importlib.import_module(f"slipstream.{name}")
+    return found
 
 
 def require(name: str, extra: str) -> ModuleType:

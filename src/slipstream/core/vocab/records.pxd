@@ -43,6 +43,8 @@ cdef class Backend:
     cdef public bint on_host
     cdef public bint immediate
     cpdef object submit(self, Plan plan, tuple operands, tuple numbers)
+    cpdef object boundary(self)
+    cpdef dict lasting(self)
 
 cdef class Plan:
     cdef public OpBase op
@@ -67,9 +69,12 @@ cdef class Plan:
     cdef public bint used
     cdef public bint bare
     cdef public tuple quick
+    cdef public object passing
 
 cdef class OpBase:
     cdef public str name
+    cpdef object call(self, tuple args, dict kwargs)
+    cpdef object call_inplace(self, tuple args, dict kwargs)
     cpdef object call1(self, object a)
     cpdef object call2(self, object a, object b)
 
@@ -92,6 +97,7 @@ cdef class Node:
     cdef public Py_ssize_t sequence
     cdef public object hooks
     cdef public object extra
+    cdef public Plan plan
     cdef object __weakref__
 
 cdef class GradRecord(Node):

@@ -177,6 +177,13 @@ class Backend:
     def boundary(self) -> None:
         """A point at which a loop repeats itself: a window may end here."""
 
+    def lasting(self) -> dict[Any, Any] | None:
+        """Where tensors may be kept that work of the thread's current stream filled.
+
+        None where nothing may: what is recorded is not run for certain, or runs at once anyway.
+        """
+        return None
+
     def read_back(self, address: int, nbytes: int) -> bytes:
         """Bytes of the device's memory, once all submitted work has written them."""
         raise NotImplementedError
@@ -195,7 +202,8 @@ class Plan:
     ``out_spec``, ``kernel`` and ``backend`` are None until a builder fills them in, and stay so
     where a plan of its kind has none.  ``in_specs``: those of the inputs that its rule gives
     gradients to, once it was recorded.  ``bare``: a call needs the operands alone.
-    ``quick``: what the short way of the uncompiled core needs.
+    ``quick``: what the short way of the uncompiled core needs.  ``passing``: how gradients passed
+    a call of it last, kept by `dispatch.gradients`.
     """
 
     op: OpBase
@@ -220,6 +228,7 @@ class Plan:
     used: bool
     bare: bool
     quick: tuple[Any, ...] | None
+    passing: Any
 
     def __init__(self, op: OpBase, recipe: object, kind: int) -> None:
         self.op = op
@@ -244,6 +253,7 @@ class Plan:
         self.used = True
         self.bare = False
         self.quick = None
+        self.passing = None
 
     def __repr__(self) -> str:
         op = "nothing" if self.op is None else self.op.name
@@ -256,6 +266,14 @@ class OpBase:
     """An op, as tensors' operator slots see it."""
 
     name: str
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        """The boxed call."""
+        raise NotImplementedError
+
+    def call_inplace(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        """The boxed call that writes into the first argument."""
+        raise NotImplementedError
 
     def call1(self, a: object) -> Any:
         """Call with one operand."""
@@ -296,7 +314,8 @@ class Node:
     of that node's outputs it is, or is None itself where all are number 0; ``saved`` the tensors
     that the rule's formulas name; ``values`` the other arguments they name; ``inputs`` and
     ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and
-    ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes.
+    ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes;
+    ``plan`` the plan of the call, where it was one whose results are new tensors.
     """
 
     rule: Any
@@ -311,6 +330,7 @@ class Node:
     sequence: int
     hooks: dict[int, Any] | None
     extra: Any
+    plan: Plan | None
 
     def __init__(self, rule: Any, edges: tuple[Any, ...],
                  places: tuple[int, ...] | None = None) -> None:
@@ -326,6 +346,7 @@ class Node:
         self.sequence = 0
         self.hooks = None
         self.extra = None
+        self.plan = None
 
     def name(self) -> str:
         """The name of the step, such as ``MulBackward0``."""
@@ -493,7 +514,7 @@ if not cython.compiled:
     Storage.keep = None
     Storage.pending = None
     Storage.write_site = None
-    for _field in ("rule", "places", "code", "hooks", "extra"):
+    for _field in ("rule", "places", "code", "hooks", "extra", "plan"):
         setattr(Node, _field, None)
     Node.instruction = Node.sequence = 0
     Node.edges = Node.saved = Node.values = Node.inputs = Node.outputs = ()

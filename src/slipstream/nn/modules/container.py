@@ -12,6 +12,9 @@ import slipstream as ss
 from slipstream.nn.modules.module import Module, described, indented
 from slipstream.nn.parameter import Parameter
 
+# What calling a module does where neither its class nor anybody else replaced it.
+_PLAIN_CALL = Module.__call__
+
 
 class _Numbered(Module):
     """A list of modules, whose names are their places."""
@@ -95,7 +98,11 @@ class Sequential(_Numbered):
     def forward(self, input: Any) -> Any:
         """Send ``input`` through all modules."""
         for module in self._modules.values():
-            input = module(input)
+            if type(module).__call__ is _PLAIN_CALL and not module._hooked:
+                # What the call would do, without a call more: once a layer and step.
+                input = module.forward(input)
+            else:
+                input = module(input)
         return input
 
     def insert(self, index: int, module: Module) -> Sequential:

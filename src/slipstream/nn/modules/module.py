@@ -54,6 +54,9 @@ class Module(Hooks):
         """Run ``forward`` and the hooks around it."""
         if self._hooked:
             return call_with_hooks(self, args, kwargs)
+        if len(args) == 1 and not kwargs:
+            # The usual call, without containers.
+            return self.forward(args[0])
         return self.forward(*args, **kwargs)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -43,6 +43,10 @@ class LayerNorm(Module):
 
     def forward(self, input: ss.Tensor) -> ss.Tensor:
         """Return the output; raises RuntimeError unless the input ends in normalized_shape."""
+        known = self._parameters
+        if "weight" in known and "bias" in known:
+            return functional.layer_norm(input, self.normalized_shape, known["weight"],
+                                         known["bias"], self.eps)
         return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:

@@ -24,14 +24,17 @@ class Registry:
     _non_persistent_buffers_set: set[str]
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for what is no ordinary attribute; parameters are what forward asks for.
+        # Called only for what is no ordinary attribute; submodules are what forward asks for.
         attributes = self.__dict__
+        modules = attributes.get("_modules", NONE)
+        if name in modules:
+            return modules[name]
         parameters = attributes.get("_parameters", NONE)
         if name in parameters:
             return parameters[name]
-        for table in ("_buffers", "_modules"):
-            if table in attributes and name in attributes[table]:
-                return attributes[table][name]
+        buffers = attributes.get("_buffers", NONE)
+        if name in buffers:
+            return buffers[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:

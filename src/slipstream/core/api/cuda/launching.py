@@ -22,6 +22,8 @@ __all__ = ["Launcher", "LaunchDoor", "ModeTable", "Prepared", "Tape"]
 # How a number is checked, by its parameter's type.
 INTEGER, SINGLE, DOUBLE, HALF, TRUTH = 0, 1, 2, 3, 4
 LARGEST_SINGLE = 3.4028234663852886e38
+# The same where compiled code finds them as C numbers.
+_INTEGER, _SINGLE, _HALF, _TRUTH, _LARGEST = INTEGER, SINGLE, HALF, TRUTH, LARGEST_SINGLE
 
 
 class Prepared:
@@ -29,7 +31,8 @@ class Prepared:
 
     ``alignments``: for each operand, the bytes that its address must be a multiple of;
     ``writes``: the operands that the kernel may write; ``checks``: for each number, how it is
-    checked; ``limits``: the least and greatest value of each.
+    checked; ``limits``: the least and greatest value of each; ``key``: the specs and types that
+    it was made for.
     """
 
     plan: Plan
@@ -37,10 +40,11 @@ class Prepared:
     writes: tuple[int, ...]
     checks: tuple[int, ...]
     limits: tuple[tuple[int, int], ...]
+    key: tuple[Any, ...]
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.alignments = self.writes = self.checks = self.limits = ()
+        self.alignments = self.writes = self.checks = self.limits = self.key = ()
 
 
 class Launcher:
@@ -51,6 +55,7 @@ class Launcher:
     shape: tuple[Any, ...]
     stream: Any
     plans: dict[Any, Any]
+    recent: Prepared | None
 
     def __init__(self, kernel: Any, shape: tuple[Any, ...], stream: Any, grid: Any) -> None:
         self.kernel = kernel
@@ -58,6 +63,8 @@ class Launcher:
         self.stream = stream
         self.grid = grid
         self.plans = kernel.plans_of(shape) if grid is None else {}
+        # What was found last, where the grid is always the same.
+        self.recent = None
 
     def __call__(self, *args: Any) -> None:
         """Launch the kernel on the arguments, in the order of its parameters.
@@ -68,13 +75,53 @@ class Launcher:
         """
         state: ModeState = modes.current()
         modes.note_site(state)
+        operands: list = []
+        numbers: list = []
+        prepared: Prepared | None = self.recent
+        if prepared is None or not self.sort(prepared.key, args, operands, numbers):
+            operands = []
+            numbers = []
+            prepared = self.look_up(args, operands, numbers)
+        self.check(state, prepared, operands, args)
+        if numbers:
+            self.check_numbers(prepared, numbers, args)
+        if self.stream is None:
+            door.submit(prepared.plan, tuple(operands), tuple(numbers))
+        else:
+            self.kernel.submit_on(self.stream, prepared.plan, tuple(operands), tuple(numbers))
+        self.written(state, prepared, operands)
+
+    def sort(self, key: tuple[Any, ...], args: tuple[Any, ...], operands: list[Any],
+             numbers: list[Any]) -> bool:
+        """Part tensors from numbers; False at the first that is not of the kind in the key."""
+        tensor: TensorBase
+        place: cython.Py_ssize_t
+        if len(args) != len(key):
+            return False
+        for place in range(len(args)):
+            value = args[place]
+            if isinstance(value, TensorBase):
+                tensor = value
+                if tensor.spec is not key[place]:
+                    return False
+                operands.append(value)
+            elif value is None:
+                if key[place] is not None:
+                    return False
+            elif type(value) is not key[place]:
+                return False
+            else:
+                numbers.append(value)
+        return True
+
+    def look_up(self, args: tuple[Any, ...], operands: list[Any],
+                numbers: list[Any]) -> Prepared:
+        """What a call's specs and types decide, found by these or made."""
         shape = self.shape
-        plans = self.plans
+        plans: dict = self.plans
         if self.grid is not None:
             shape, plans = self.kernel.table_of(self.grid(*args), shape)
         parts: list = []
-        operands: list = []
-        numbers: list = []
         tensor: TensorBase
         for value in args:
             if isinstance(value, TensorBase):
@@ -93,14 +140,10 @@ class Launcher:
         if found is None:
             found = self.kernel.prepare(plans, key, shape, args)
         prepared: Prepared = found
-        self.check(state, prepared, operands, args)
-        if numbers:
-            self.check_numbers(prepared, numbers, args)
-        if self.stream is None:
-            door.submit(prepared.plan, tuple(operands), tuple(numbers))
-        else:
-            self.kernel.submit_on(self.stream, prepared.plan, tuple(operands), tuple(numbers))
-        self.written(state, prepared, operands)
+        prepared.key = key
+        if self.grid is None:
+            self.recent = prepared
+        return prepared
 
     def check(self, state: ModeState, prepared: Prepared, operands: list[Any], args: Any) -> None:
         """Look at the operands' addresses, and whether those that are written may be."""
@@ -129,11 +172,11 @@ class Launcher:
         place: cython.Py_ssize_t = 0
         for value in numbers:
             kind: cython.int = prepared.checks[place]
-            if kind in (INTEGER, TRUTH):
+            if kind in (_INTEGER, _TRUTH):
                 least, greatest = prepared.limits[place]
                 if not least <= value <= greatest:
                     self.kernel.refuse_number(args, place)
-            elif kind == HALF:
+            elif kind == _HALF:
                 numbers[place] = self.kernel.half_bits(args, place, value)
             else:
                 if type(value) is not float:
@@ -141,8 +184,8 @@ class Launcher:
                     value = numbers[place] = self.kernel.double_of(args, place, value)
                 double: cython.double = value
                 # Infinities and nan pass: their difference from themselves is no zero.
-                if (kind == SINGLE and double - double == 0
-                        and (double > LARGEST_SINGLE or double < -LARGEST_SINGLE)):
+                if (kind == _SINGLE and double - double == 0
+                        and (double > _LARGEST or double < -_LARGEST)):
                     self.kernel.refuse_number(args, place)
             place += 1
 
@@ -150,7 +193,10 @@ class Launcher:
         """Count the writes in the storages' versions: autograd looks at them."""
         tensor: TensorBase
         storage: Storage
-        for at in prepared.writes:
+        place: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        for place in range(len(prepared.writes)):
+            at = prepared.writes[place]
             tensor = operands[at]
             storage = tensor.storage
             storage.version += 1

@@ -6,6 +6,7 @@ fused multiply-adds.  No score is ever written to memory.
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass, replace
 from math import prod
@@ -117,7 +118,12 @@ def whole_tiling(width: int, itemsize: int) -> Tiling:
 
 def supports(device: Any, dtype: Any, width: int) -> bool:
     """Whether a card has the instructions, and shared memory for heads of a width."""
-    card = drivers.current().properties(device.index or 0)
+    return _card_supports(drivers.current(), device.index or 0, dtype, width)
+
+
+@functools.lru_cache(maxsize=64)
+def _card_supports(driver: Any, index: int, dtype: Any, width: int) -> bool:
+    card = driver.properties(index)
     if dtype.itemsize == 2:
         return bool(card.major >= 8 and card.shared_memory_per_block_optin >= EVERYWHERE)
     wide, itemsize = padded(width), dtype.itemsize

@@ -269,7 +269,7 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int]
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
     least = 2 if cut.block[0] < MOST_THREADS else 1
-    resident = min(least, max(limit // (end + STATIC_BYTES), 1))
+    resident: cython.longlong = min(least, max(limit // (end + STATIC_BYTES), 1))
     plan = plan._replace(shelf=True, least=least, batch=min(plan.batch, SHELF_BATCH))
     return Cut(plan, words, cut.block, min(space.rows, processors * resident), cut.chunks, end)
 
@@ -405,10 +405,10 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     stored: cython.longlong = _read_bytes(reduction, kinds, shared)
     kept: cython.longlong = max(stored + reduction.kept_bytes, 1)
     most: cython.longlong = _keep(reduction, kept, vector)
-    lanes: cython.longlong
-    keep: cython.longlong
     # What is read once only needs no more threads to be kept.
     large = most * vector * kept <= KEPT_BYTES_LARGE and not reduction.single
+    lanes: cython.longlong
+    keep: cython.longlong
     lanes, keep = _lanes(vectors, most, rows, large)
     if not keep and length * stored > HALF_SHARED and not reduction.single:
         lanes = MOST_THREADS
@@ -559,14 +559,14 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     batch: cython.longlong = _batch(reduction, max(bytes_read, 1), vector)
     blocks: cython.longlong = tiles * rows
     chunks: cython.longlong = _column_chunks(length, high, blocks,
-                                             wide * vector * reduction.fold_bytes)
+                                              wide * vector * reduction.fold_bytes)
     split = chunks >= 2 and rows * columns * length >= LONG_ROW
-    threads: cython.longlong = BLOCK
-    if split and blocks * chunks <= FEW_BLOCKS and length >= chunks * TALL_BLOCK // wide * batch:
-        # The last block of a column cannot join more of them: each does more by itself.
-        threads = TALL_BLOCK
-        high = TALL_BLOCK // wide
     span: cython.longlong = length
+    threads: cython.longlong = BLOCK
+    if split and blocks * chunks <= FEW_BLOCKS and (
+            length >= chunks * TALL_BLOCK // wide * batch):
+        # The last block of a column cannot join more of them: each does more by itself.
+        threads, high = TALL_BLOCK, TALL_BLOCK // wide
     if split:
         span = _column_span(length, chunks, high * batch)
         chunks = _blocks(length, span)
@@ -606,6 +606,7 @@ def _column_chunks(length: int, high: int, blocks: int, joined: int) -> int:
     """Between how many blocks columns are split; ``joined``: bytes that the last one joins."""
     chunks: cython.longlong = min(_blocks(length, high * WALK), SINGLE_BLOCKS // blocks)
     chunks = min(chunks, max(JOINED_BYTES // joined, _blocks(FEW_BLOCKS, blocks)))
+    wave: cython.longlong
     for wave in (WAVE, FEW_BLOCKS):
         if blocks * chunks > wave > blocks:
             # Whole waves of blocks.

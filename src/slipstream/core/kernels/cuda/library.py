@@ -253,6 +253,11 @@ def _matmul_product(call: Any) -> Product | str:
     return product_of(left, right, "", a.dtype.name) or STEPS
 
 
+def _rows_product(call: Any) -> Product | str:
+    a, b = products.rows_of(call)
+    return product_of((*a.shape, *a.strides), (*b.shape, *b.strides), "", a.dtype.name) or STEPS
+
+
 def _linear_product(call: Any) -> Product | str:
     a, weight = call.spec("input"), call.spec("weight")
     bias = call["bias"]
@@ -349,6 +354,16 @@ def matmul_refuses(call: Any) -> str:
 def matmul(plan: Any, call: Any) -> Kernel:
     """self @ other; operands come as out, self, other."""
     return _kernel(plan, call, (2, 1, 0), products.matmul)
+
+
+def rows_product_refuses(call: Any) -> str:
+    """Why the library does not take a product of rows, or an empty text."""
+    return _refusal(call, _rows_product)
+
+
+def rows_product(plan: Any, call: Any) -> Kernel:
+    """self^T @ other over all rows; operands come as out, self, other."""
+    return _kernel(plan, call, (2, 1, 0), products.rows_product)
 
 
 def linear_refuses(call: Any) -> str:

@@ -298,6 +298,19 @@ def matmul(plan: Any, call: Any) -> Kernel:
     return plain(plan, call.spec("self"), call.spec("other"))
 
 
+def rows_of(call: Any) -> tuple[Spec, Spec]:
+    """The specs of self^T and other, both with their leading dims as one."""
+    a, b = call.spec("self"), call.spec("other")
+    n, m, rows = a.shape[-1], b.shape[-1], prod(a.shape[:-1])
+    return (specs.intern(a.device, a.dtype, (n, rows), (1, n)),
+            specs.contiguous(b.device, b.dtype, (rows, m)))
+
+
+def rows_product(plan: Any, call: Any) -> Kernel:
+    """self^T @ other over all rows; operands: out, self, other."""
+    return _kernel(plan, geometry(plan.out_spec, *rows_of(call)), {})
+
+
 def linear(plan: Any, call: Any) -> Kernel:
     """input @ weight^T + bias; operands: out, input, weight, bias."""
     bias = call["bias"]

@@ -27,7 +27,10 @@ cdef class CudaBackend(Backend):
     cdef public object lock
     cdef public object counters
     cpdef Queue queue(self)
+    cpdef object boundary(self)
+    cpdef dict lasting(self)
     cpdef size_t workspace(self) except 0
-    cpdef object send_exported(self, Queue queue, tuple operands)
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record(self, Launch launch, tuple addresses, tuple numbers)
+
+cdef object send_exported(Queue queue, tuple operands)

@@ -160,18 +160,9 @@ class CudaBackend(Backend):
                 queue.note_uses(operands, queue.sequence)
             if queue.capture is not None:
                 queue.capture.hold(operands)
-            self.send_exported(queue, operands)
+            send_exported(queue, operands)
         if self.blocking and self.queue().capture is None:
             self.wait()
-
-    def send_exported(self, queue: Queue, operands: tuple[Any, ...]) -> None:
-        """Send what was recorded where other code has memory that it touches."""
-        tensor: TensorBase
-        for each in operands:
-            tensor = each
-            if tensor.storage.exported:
-                queue.send("exported storage")
-                return
 
     def record_operands(self, launch: Launch, operands: tuple[Any, ...],
                         numbers: tuple[Any, ...]) -> None:
@@ -305,6 +296,13 @@ class CudaBackend(Backend):
         """A point that the framework knows: the end of backward or of an optimizer's step."""
         self.queue().boundary()
 
+    def lasting(self) -> dict[Any, Any] | None:
+        """The queue's own; None in a capture, and where a pool of the user's gives the memory."""
+        queue = self.queue()
+        if queue.capture is not None or self.allocator.route is not None:
+            return None
+        return queue.lasting
+
     def send_all(self, reason: str = "wait") -> None:
         """Send the windows of all streams."""
         for queue in tuple(self.queues):
@@ -317,6 +315,8 @@ class CudaBackend(Backend):
 
     def drain(self) -> None:
         """Send everything and wait for it: memory runs out, or goes back to the card."""
+        for queue in tuple(self.queues):
+            queue.lasting = {}
         host_waits(self.device, "memory", self.finish_all, bound=True)
 
     def look(self) -> None:
@@ -338,6 +338,16 @@ class CudaBackend(Backend):
             self.order.host_waited(self.order.snapshot(queue))
         self.check()
         self.slot.settled()
+
+
+def send_exported(queue: Queue, operands: tuple[Any, ...]) -> None:
+    """Send what was recorded where other code has memory that it touches."""
+    tensor: TensorBase
+    for each in operands:
+        tensor = each
+        if tensor.storage.exported:
+            queue.send("exported storage")
+            return
 
 
 def call_timed(queue: Queue, name: str, call: Any) -> None:

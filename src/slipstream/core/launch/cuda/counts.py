@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
+
+import cython
 
 
 class Counts:
@@ -15,21 +16,37 @@ class Counts:
     too short, memo off.
     """
 
+    launches: int
+    replayed: int
+    patched: int
+    captured: int
+    windows: int
+    single: dict[str, dict[str, int]]
+
     def __init__(self) -> None:
         self.launches = 0
         self.replayed = 0
         self.patched = 0
         self.captured = 0
         self.windows = 0
-        self.single: dict[str, Counter[str]] = {}
+        self.single = {}
 
     def alone(self, reason: str, launches: list[Any]) -> None:
         """Count launches that went out one by one."""
-        counter = self.single.get(reason)
+        counter: Any = self.single.get(reason)
         if counter is None:
-            counter = self.single[reason] = Counter()
+            counter = self.single[reason] = {}
+        # Often one kernel many times over: those are counted at once.
+        before: Any = None
+        times: cython.Py_ssize_t = 0
         for launch in launches:
-            counter[launch.name] += 1
+            if launch is not before and times:
+                counter[before.name] = counter.get(before.name, 0) + times
+                times = 0
+            before = launch
+            times += 1
+        if times:
+            counter[before.name] = counter.get(before.name, 0) + times
 
     def report(self) -> dict[str, Any]:
         """The counts as a mapping."""

@@ -1,3 +1,4 @@
+from slipstream.core.launch.cuda.counts cimport Counts
 from slipstream.core.launch.cuda.launches cimport Launch
 from slipstream.core.launch.cuda.memo cimport Graph, Memo, Window
 from slipstream.core.launch.cuda.words cimport Words
@@ -8,11 +9,12 @@ from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.vocab.records cimport Spec, Storage, TensorBase
 
 cdef ModeTable modes
+cdef Py_ssize_t LEAST, MOST, RARITY, STEADY, LONG, SHORT
 
 cdef class Queue:
     cdef public object owner
     cdef public object driver
-    cdef public object counts
+    cdef public Counts counts
     cdef public Memo memo
     cdef public HotCalls hot
     cdef public bint simulated
@@ -39,6 +41,9 @@ cdef class Queue:
     cdef public object capture
     cdef public list scratches
     cdef public object timer
+    cdef public dict lasting
+    cdef public Py_ssize_t since
+    cdef public Py_ssize_t length
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
     cpdef object note_uses(self, tuple operands, Py_ssize_t sequence)
@@ -53,5 +58,8 @@ cdef class Queue:
 
 cdef Window fresh_window(Queue queue)
 cdef object hand_over(Queue queue, Window window, str reason)
+cdef object launch_whole(Queue queue, Window window, Graph graph)
 cdef object launch_rest(Queue queue, Window window, str reason)
+cdef object launch_one(Queue queue, Launch launch, Words words, Py_ssize_t start,
+                       Py_ssize_t count)
 cdef object note_trace(Window window, ModeState state)

@@ -47,7 +47,8 @@ class Queue:
     ``stream``: the driver's handle; ``number`` counts the device's streams, ``sequence`` what was
     recorded; ``deferred``: False for a handle that others have, whose launches are sent at once;
     ``workspace``: for library calls; ``capture``: what launches become nodes of while a user
-    captures; ``scratches``: memory of the op that is recorded, where streams are several.
+    captures; ``scratches``: memory of the op that is recorded, where streams are several;
+    ``lasting``: tensors that this stream's work filled, another dict once a send has failed.
     """
 
     owner: Any
@@ -71,6 +72,8 @@ class Queue:
     stretch: int
     before: int
     repeats: int
+    since: int
+    length: int
     spare: Window | None
     recent: Any
     taken: Any
@@ -79,6 +82,7 @@ class Queue:
     capture: Any
     scratches: list[int]
     timer: Any
+    lasting: dict[Any, Any]
 
     def __init__(self, owner: Any, stream: int, number: int) -> None:
         self.owner = owner
@@ -104,13 +108,13 @@ class Queue:
         self.shared = False
         self.mark = 0
         self.ticks = 0
-        # The hash of the kernels since the last known point and of those before it; repeats.
-        self.stretch = 0
-        self.before = 0
-        self.repeats = 0
+        # The hash of the kernels since the last known point and of those before it; repeats;
+        # how many they are, and how many where they come back.
+        self.stretch = self.before = self.repeats = self.since = self.length = 0
         # Memory that library calls may use, made when it is first wanted; what measures windows.
         self.workspace = self.capture = self.timer = None
         self.scratches = []
+        self.lasting = {}
         # One thread at a time sends: the driver is called without the interpreter's lock.
         self.lock = threading.RLock()
 
@@ -212,6 +216,7 @@ class Queue:
             key = mixed(key, mark)
             self.stretch = mixed(self.stretch, mark)
         window.key = key
+        self.since += 1
         self.sequence += 1
         if not cython.compiled:
             self.recording = False
@@ -222,7 +227,7 @@ class Queue:
         count: cython.Py_ssize_t = len(window.launches)
         if count >= MOST or not self.deferred or self.capture is not None:
             self.send("")
-        elif count >= LEAST and mark != self.mark:
+        elif count >= LEAST and mark != self.mark and self.since > self.length:
             # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
             rarity: cython.ulonglong = RARITY
             pair: cython.ulonglong = (mark ^ (self.mark * 40503)) >> 5
@@ -238,7 +243,9 @@ class Queue:
         else:
             self.repeats = 0
             self.before = self.stretch
-        self.stretch = 0
+        # A short stretch that comes back and back is not cut: windows are whole ones of it.
+        self.length = self.since if self.repeats >= STEADY and self.since < LONG else 0
+        self.stretch = self.since = 0
         if count >= LONG or (count >= LEAST and self.repeats < STEADY):
             self.send("")
 
@@ -259,6 +266,9 @@ class Queue:
             self.mark = 0
             try:
                 hand_over(self, window, reason)
+            except BaseException:
+                after_failure(self)
+                raise
             finally:
                 self.sending = False
                 self.note_waiting()
@@ -295,19 +305,7 @@ class Queue:
         if graph is None:
             launch_rest(self, window, reason or "first sight")
             return
-        if self.simulated:
-            self.driver.stamps = stamps_of(window)
-        else:
-            # The simulated driver counts them itself.
-            self.hot.graph_kernel_nodes += count
-        ring: Ring | None = modes.ring
-        begun = None if ring is None else ring.timer.begin(self)
-        self.hot.launch_graph(graph.executable, self.stream)
-        if ring is not None:
-            ring.timer.sent(self, work_of(window, 0, count, ""), begun)
-        graph.used = self.counts.windows
-        self.counts.launches += count
-        self.counts.replayed += count
+        launch_whole(self, window, graph)
 
     # -- what has waited too long --
 
@@ -325,6 +323,9 @@ class Queue:
         try:
             self.owner.enter()
             launch_rest(self, self.window, "drained")
+        except BaseException:
+            after_failure(self)
+            raise
         finally:
             self.sending = False
             self.note_waiting()
@@ -360,6 +361,31 @@ def hand_over(queue: Queue, window: Window, reason: str) -> None:
         queue.timer.timed(queue, window, reason)
 
 
+def after_failure(queue: Queue) -> None:
+    """Forget what work was to fill that may not have run."""
+    queue.lasting = {}
+    if queue.simulated:
+        queue.driver.stamp = None
+
+
+def launch_whole(queue: Queue, window: Window, graph: Graph) -> None:
+    """Launch the graph of a window."""
+    count: cython.Py_ssize_t = len(window.launches)
+    if queue.simulated:
+        queue.driver.stamps = stamps_of(window)
+    else:
+        # The simulated driver counts them itself.
+        queue.hot.graph_kernel_nodes += count
+    ring: Ring | None = modes.ring
+    begun = None if ring is None else ring.timer.begin(queue)
+    queue.hot.launch_graph(graph.executable, queue.stream)
+    if ring is not None:
+        ring.timer.sent(queue, work_of(window, 0, count, ""), begun)
+    graph.used = queue.counts.windows
+    queue.counts.launches += count
+    queue.counts.replayed += count
+
+
 def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     """Launch one by one what of a window has not gone out yet."""
     launch: Launch
@@ -375,10 +401,9 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     for each in rest:
         launch = each
         end: cython.Py_ssize_t = window.ends[place]
-        block = launch.parameters(window.words, start, end - start)
         if queue.simulated:
             queue.driver.site, queue.driver.stamp = stamps_of(window)[place]
-        queue.hot.launch(launch.function, launch.shape, queue.stream, block)
+        launch_one(queue, launch, window.words, start, end - start)
         start = end
         place += 1
     if ring is not None:
@@ -386,6 +411,17 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     if queue.simulated:
         # What comes next is checked against the blocks of its own moment.
         queue.driver.stamp = None
+
+
+def launch_one(queue: Queue, launch: Launch, words: Words, start: cython.Py_ssize_t,
+               count: cython.Py_ssize_t) -> None:
+    """Hand a launch with its argument words to the driver."""
+    if cython.compiled and launch.places is None and queue.hot.launch_words(
+            launch.function, launch.shape, queue.stream, words.address(start), 8 * count,
+            launch.tail):
+        return
+    queue.hot.launch(launch.function, launch.shape, queue.stream,
+                     launch.parameters(words, start, count))
 
 
 def drain_from_outside(queue: Queue) -> None:

@@ -52,7 +52,9 @@ cdef class Words:
     cdef unsigned long long *data
     cpdef void append(self, unsigned long long word)
     cpdef bint replace(self, Py_ssize_t place, unsigned long long word)
+    cpdef size_t address(self, Py_ssize_t start)
     cpdef object append_number(self, str cls, object value)
+    cdef object append_whole(self, object value)
     cpdef void append_double(self, double value)
     cpdef void append_float(self, double value)
     cpdef object widen(self)

@@ -13,6 +13,8 @@ import cython
 
 MASK = (1 << 64) - 1
 LEAST = -(1 << 63)
+# Integers up to here are taken as they are.
+SIMPLE = 1 << 62
 
 
 class Words:
@@ -67,18 +69,27 @@ class Words:
 
         b1, i64, f32, f64, c128; seed and base of a stream of random numbers.
         """
-        if cls == "f64":
-            self.append_double(value)
-        elif cls == "f32":
-            self.append_float(value)
-        elif cls == "c128":
+        if cls[0] == "f":
+            if cls[1] == "6":
+                self.append_double(value)
+            else:
+                self.append_float(value)
+        elif cls[0] == "c":
             self.append_double(value.real)
             self.append_double(value.imag)
         else:
-            whole = int(value)
-            if whole.bit_length() > 63 + (whole > 0) and whole != LEAST:
-                raise OverflowError(f"int too big to convert: {value}")
-            self.append(whole & MASK)
+            self.append_whole(value)
+
+    def append_whole(self, value: Any) -> None:
+        """Add an integer, or what stands for one; OverflowError where 64 bits do not hold it."""
+        if cython.compiled and type(value) is int and -SIMPLE < value < SIMPLE:
+            whole: cython.longlong = value
+            self.append(cython.cast(cython.ulonglong, whole))
+            return
+        number = int(value)
+        if number.bit_length() > 63 + (number > 0) and number != LEAST:
+            raise OverflowError(f"int too big to convert: {value}")
+        self.append(number & MASK)
 
     def append_double(self, value: cython.double) -> None:
         """Add the bits of a double."""
@@ -103,6 +114,12 @@ class Words:
                 raise MemoryError
             self.data = data
             self.room = room
+
+    def address(self, start: cython.Py_ssize_t) -> int:
+        """Where the word at a place lies until the next is added; 0 where they are a list."""
+        if cython.compiled:
+            return cython.cast(cython.size_t, self.data + start)
+        return 0
 
     def same(self, start: cython.Py_ssize_t, other: Words, place: cython.Py_ssize_t,
              count: cython.Py_ssize_t) -> bool:

@@ -1,0 +1,111 @@
+"""The driver's calls through its function pointers: what reaches the function that is called."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from slipstream.core.launch.cuda.words import Words
+from slipstream.core.native import hot
+from slipstream.core.native.driver import DriverError
+from slipstream.core.native.hot import HotCalls
+
+SHAPE = ((3, 2, 1), (64, 4, 2), 48)
+
+KEEPING = """
+#include <string.h>
+unsigned shape[7]; char block[8192]; size_t nbytes; int status, launches;
+int launch(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g,
+           unsigned h, void *stream, void **parameters, void **extra) {
+    unsigned given[7] = {a, b, c, d, e, g, h};
+    memcpy(shape, given, sizeof shape);
+    nbytes = *(size_t *)extra[3];
+    memcpy(block, extra[1], nbytes);
+    launches++;
+    return status;
+}
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Any:
+    """The function, compiled."""
+    compiler = shutil.which("cc")
+    if compiler is None or not hot.__file__.endswith(".so"):
+        pytest.skip("needs a C compiler and the compiled core")
+    source, target = tmp_path / "keeping.c", tmp_path / "keeping.so"
+    source.write_text("#include <stddef.h>\n" + KEEPING)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", target, source], check=True)
+    return ctypes.CDLL(str(target))
+
+
+def kept(library: Any) -> tuple[list[int], bytes]:
+    """The shape and the parameter block of the last launch."""
+    count = ctypes.c_size_t.in_dll(library, "nbytes").value
+    return (list((ctypes.c_uint * 7).in_dll(library, "shape")),
+            bytes((ctypes.c_char * 8192).in_dll(library, "block"))[:count])
+
+
+def calls(library: Any) -> HotCalls:
+    """The hot calls of a driver that names the function."""
+    pointer = ctypes.cast(library.launch, ctypes.c_void_p).value
+    driver: Any = SimpleNamespace(launcher=pointer, graph_launcher=0, node_setter=0,
+                                  status_name=lambda status: f"ERROR_{status}")
+    return HotCalls(driver)
+
+
+def four_words() -> Words:
+    """A word that is not handed over, and four that are."""
+    words = Words()
+    words.append(1)
+    words.append(1 << 63)
+    words.append_number("i64", -9)
+    words.append_number("f64", 2.5)
+    words.append_number("f32", 0.5)
+    return words
+
+
+@pytest.mark.parametrize("tail", [b"", b"12345678", bytes(range(256)) * 15 + b"end."])
+def test_words_and_tail_are_one_block(library: Any, tail: bytes) -> None:
+    hot_calls, words = calls(library), four_words()
+    assert hot_calls.launch_words(77, SHAPE, 5, words.address(1), 32, tail)
+    shape, block = kept(library)
+    assert shape == [3, 2, 1, 64, 4, 2, 48]
+    assert block == struct.pack("<Qqdfi", 1 << 63, -9, 2.5, 0.5, 0) + tail
+    # The same as the block that is made of them where it has to be bytes.
+    assert block == words.block(1, 4, tail)
+    assert hot_calls.kernel_launches == 1
+
+
+def test_a_block_that_is_too_large_goes_the_other_way(library: Any) -> None:
+    hot_calls, words = calls(library), four_words()
+    assert not hot_calls.launch_words(77, SHAPE, 5, words.address(1), 32, bytes(4096))
+    assert ctypes.c_int.in_dll(library, "launches").value == 0
+
+
+def test_a_status_is_an_error(library: Any) -> None:
+    hot_calls, words = calls(library), four_words()
+    ctypes.c_int.in_dll(library, "status").value = 7
+    with pytest.raises(DriverError, match="cuLaunchKernel"):
+        hot_calls.launch_words(77, SHAPE, 5, words.address(1), 32, b"")
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 2**62 - 1, 2**62, -(2**62), 2**63 - 1, -(2**63),
+                                   2**64 - 1, True])
+def test_whole_numbers_are_their_low_64_bits(value: int) -> None:
+    words = Words()
+    words.append_number("i64", value)
+    assert words.take(0, 1) == (value % 2**64,)
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, 10**30])
+def test_whole_numbers_of_more_bits_are_refused(value: int) -> None:
+    with pytest.raises(OverflowError):
+        Words().append_number("i64", value)
