@@ -308,7 +308,7 @@ def rows_of(call: Any) -> tuple[Spec, Spec]:
 
 def rows_product(plan: Any, call: Any) -> Kernel:
     """self^T @ other over all rows; operands: out, self, other."""
-    return _kernel(plan, geometry(plan.out_spec, *rows_of(call)), {})
+    return _kernel(plan, geometry(plan.out_spec, *rows_of(call)), ())
 
 
 def linear(plan: Any, call: Any) -> Kernel:
