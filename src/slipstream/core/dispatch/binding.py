@@ -83,7 +83,7 @@ class Binder:
         spec: Spec
         place: cython.Py_ssize_t
         lines: tuple = recipe.lines
-        # Repeated dims or not: what lies in row-major order gives results that do.
+        # Operands in row-major order give results in it, whether dims are repeated or not.
         dense: cython.bint = (
             contiguous or recipe.dense or is_in_order(strides[len(lines):]))
         for place in range(len(lines)):
@@ -92,14 +92,13 @@ class Binder:
                 shape, steps = reduced_layout(domain, recipe.reduced, recipe.keepdims[place])
                 spec = specs.intern(recipe.device, dtype, shape, steps[1])
                 strides[place] = steps[0]
-            else:
-                if dense:
-                    spec = specs.contiguous(recipe.device, dtype, domain)
-                else:
-                    geometry = [(each.spec.shape, each.spec.strides) for each in inputs]
-                    spec = specs.intern(recipe.device, dtype, domain,
-                                        output_strides_of_pointwise(domain, geometry))
+            elif dense:
+                spec = specs.contiguous(recipe.device, dtype, domain)
                 strides[place] = spec.strides
+            else:
+                geometry = [(each.spec.shape, each.spec.strides) for each in inputs]
+                strides[place] = output_strides_of_pointwise(domain, geometry)
+                spec = specs.intern(recipe.device, dtype, domain, strides[place])
             found.append(spec)
         return tuple(found)
 

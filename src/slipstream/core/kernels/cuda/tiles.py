@@ -352,6 +352,12 @@ class TiledKernel(Kernel):
         backend.record(second, (*outs, parts.address, *extra), numbers)
 
 
+@lru_cache(maxsize=KEPT)
+def launched(name: str) -> LaunchKernel:
+    """The kernel of this name that is one launch: all that differs is in the plans."""
+    return LaunchKernel(name)
+
+
 def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
           numbers: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a product; ``geometry`` follows the sizes in the tail."""
@@ -366,7 +372,7 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, part, parts, *geometry]
     elements = sizes.rows * sizes.columns * sizes.batches
     if not elements:
-        return LaunchKernel(name)
+        return launched(name)
     code = code_of(product, tile, parts > 1)
     shape = ((sizes.tiles(tile), parts, 1), (THREADS, 1, 1), 0)
     # As `make_launch` makes it; products are bound for every new size.
@@ -374,7 +380,7 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
                    struct.pack(f"<{len(tail)}q", *tail))
     if parts == 1:
         plan.binding = first
-        return LaunchKernel(name)
+        return launched(name)
     second = launch(join_of(product), device, elements, tail, numbers=numbers)
     return TiledKernel(name, (first, second), product.out.count("*"), elements * parts * itemsize)
 
