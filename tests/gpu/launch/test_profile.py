@@ -175,6 +175,7 @@ def test_kernels_of_a_captured_graph_belong_to_the_lines_that_recorded_them():
                     "y = x * 2.0")
     assert sorted(event.line for event in kernels) == [first] * 5 + [first + 1] * 5
     assert all(event.file == __file__ and event.replayed for event in kernels)
+    assert {(event.line - first, event.op) for event in kernels} == {(0, "mul"), (1, "add")}
 
 
 def test_device_time_reaches_ops_and_the_scopes_around_them():

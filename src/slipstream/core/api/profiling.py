@@ -6,7 +6,9 @@ import sys
 from types import FrameType
 from typing import Any
 
+from slipstream.core.api.fusions import launches_of
 from slipstream.core.api.recording import Recording, decode
+from slipstream.core.catalog.table import table
 from slipstream.core.launch.cuda.timing import Timer
 from slipstream.core.launch.door import backends, door
 from slipstream.core.native.drivers import drivers
@@ -62,6 +64,12 @@ def ring_of(records: int, virtual: Any) -> Ring:
                          "take fewer: what is overwritten is still counted") from None
 
 
+def owner_of(launch: Any) -> Any:
+    """The plan that a launch is of, among those that are kept; None where it is not."""
+    return next((plan for op in table.values() for plan in op.plans.values()
+                 if any(each is launch for each in launches_of(plan))), None)
+
+
 class Session:
     """One stretch of profiling of this process, seen from the thread that starts it.
 
@@ -79,6 +87,7 @@ class Session:
         virtual = drivers.current().host_clock() if cuda and _simulated() else None
         self.ring = ring_of(records, virtual)
         self.ring.timer = Timer(self.ring, by_events, cuda)
+        self.ring.timer.plan_of = owner_of
         self.ring.timer.sample = self.sample if memory else None
         self.ring.stacks = self.stacks
         self.begun = 0

@@ -154,6 +154,8 @@ class Timer:
         self.origin: dict[tuple[int, str], int] = {}
         self.streams: dict[int, int] = {}
         self.known: dict[Any, Parts] = {}
+        # The plan of a launch that was captured before the profile began; None where none is known.
+        self.plan_of: Any = None
         # Called after each send: what a profile of memory notes.
         self.sample: Any = None
         self.activities: Activities | None = None
@@ -230,7 +232,8 @@ class Timer:
         for place, launch in enumerate(work.launches):
             trace = work.traces[place] if work.traces else 0
             site = trace >> 32 or ring.site_of(*work.sites[2 * place:2 * place + 2])
-            self.origin.setdefault((site, launch.name), trace & LOW)
+            if (site, launch.name) not in self.origin:
+                self.origin[site, launch.name] = trace & LOW or self.owner_of(launch)
             op = self.origin[site, launch.name]
             plan = ring.names[op]
             cost = cost_of(plan) if isinstance(plan, Plan) else float(KERNEL_NS)
@@ -240,6 +243,11 @@ class Timer:
             symbols = tuple(self.symbol_of(launch) for launch in work.launches)
             found = found._replace(symbols=symbols)
         return found
+
+    def owner_of(self, launch: Any) -> int:
+        """The number of the plan that a launch is of, or 0."""
+        plan = self.plan_of(launch) if self.plan_of is not None else None
+        return 0 if plan is None else self.ring.name_of(plan)
 
     def symbol_of(self, launch: Any) -> str:
         """A kernel's name to the driver."""
