@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slipstream.core.api.recording import Recording
-from slipstream.profiler.budgets import NOT_LAUNCHING, alone_cost, steps_of
+from slipstream.core.api.units import units_of
+from slipstream.profiler.budgets import MENDABLE, NOT_LAUNCHING, Work, steps_of, work_of
 
 BOUNDS = ("launch", "GPU", "wait", "copy", "data")
 Interval = tuple[int, int]
@@ -31,10 +32,6 @@ GRAPH_GAP = 5_000
 # they concern half.
 FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
-# Layers of the host that every call of an op takes time in.
-CALLING = ("Python", "dispatch", "allocation")
-# Launches of a window that nothing cuts short, about.
-FULL = 32
 # A smaller gain is not worth a word.
 LEAST_GAIN = 1.15
 # How a line hands out a tensor's memory, and how that is said.
@@ -238,54 +235,52 @@ def sentence(recording: Recording, found: Diagnosis) -> str:
     text = {"launch": launch_sentence, "GPU": gpu_sentence, "wait": wait_sentence,
             "copy": copy_sentence, "data": data_sentence, "host": host_sentence,
             }[found.bound](recording, found)
-    left = mended(recording, found)
-    found.gain = found.span / max(left, 1)
-    if found.gain <= LEAST_GAIN:
+    reckoned = promised(recording, found)
+    if reckoned is None or reckoned[0] <= LEAST_GAIN * reckoned[1]:
         return text
+    found.gain = reckoned[0] / reckoned[1]
     # How much of copies and loading is left is the program's affair.
     most = "at most about" if found.bound in ("copy", "data") else "about"
+    what = "a step" if recording.of("step") else "all of it"
+    return (f"{text}; then it would be {most} {found.gain:.1f} times as fast ({what} "
+            f"{reckoned[1]:,.0f} µs instead of {reckoned[0]:,.0f})")
+
+
+def promised(recording: Recording, found: Diagnosis) -> tuple[float, float] | None:
+    """µs of a step, nobody looking, now and after the mend; None where that cannot be reckoned."""
+    if found.bound not in ("launch", "wait", "copy", "data"):
+        return None
+    cards = Counter(event.device for event in recording.of("kernel", "copy", "fill"))
+    units = units_of(cards.most_common(1)[0][0])
+    if units is None:
+        return None
     steps = steps_of(recording)
-    whole, rest = (f"{ns / 1000 / steps:,.0f}" for ns in (found.span, left))
-    what = "a step" if steps > 1 else "all of it"
-    return (f"{text}; then it would be {most} {found.gain:.1f} times as fast ({what} {rest} µs "
-            f"instead of {whole})")
+    # The card's copies go with the mend, or the host takes longer for what it waits for or moves.
+    copies = found.bound in ("copy", "wait")
+    work = work_of(recording, units, found.parts["GPU"] if copies else found.busy)
+    now = work.budget(units, steps).step
+    mend(work, recording, found)
+    return now, work.budget(units, steps).step
 
 
-def mended(recording: Recording, found: Diagnosis) -> float:
-    """ns that the same work would take after the mend: those of the slower of host and card.
-
-    The host saves what the mend takes away (waits and copies; loading; what launches cost more
-    alone than in graphs), the card the copies.
-    """
-    layers = recording.layers
-    host = float(sum(layers.values()))
-    moved = (layers.get("waits", 0) + layers.get("copies", 0) + reading_cost(recording)
-             + short_cost(recording))
-    saved = alone_cost(recording)
-    least = {"launch": host - saved, "wait": host - moved - saved, "copy": host - moved - saved,
-             "data": host - found.parts["data"]}.get(found.bound)
-    if least is None:
-        return float(found.span)
-    card = found.busy - (found.parts["copy"] if found.bound == "copy" else 0)
-    return max(least, card, 0.0)
-
-
-def reading_cost(recording: Recording) -> float:
-    """ns of the host for ops on it, such as reading an element, at the lines that wait."""
-    lines = {(event.file, event.line) for event in recording.of("wait")}
-    mine = sum((event.file, event.line) in lines and recording.plans[event.plan].device == "cpu"
-               for event in recording.of("op") if event.plan in recording.plans)
-    layers = recording.layers
-    each = sum(layers.get(name, 0) for name in CALLING) / max(recording.calls, 1)
-    return mine * each + (layers.get("host kernels", 0) if mine else 0)
-
-
-def short_cost(recording: Recording) -> float:
-    """ns of the host that windows took more because they were sent before they were full."""
-    replays = [event for event in recording.of("send") if event.replayed]
-    launches = sum(event.value for event in replays)
-    spent = sum(event.end - event.start for event in replays)
-    return max(spent * (1 - launches / FULL / max(len(replays), 1)), 0.0)
+def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
+    """Take off what the mend takes away: at the named line, its waits or copies, and what goes
+    alone because of it; the loading; or what goes alone."""
+    if found.bound == "data":
+        start, end = bounds_of(recording)
+        loading = merged([*((event.start, event.end) for event in recording.of("data")),
+                          *quiet_stretches(recording, start, end)])
+        work.own = max(work.own - length(loading), 0.0)
+        return
+    share = 1.0
+    if found.bound != "launch":
+        where = found.waits[0][0] if found.bound == "wait" else dearest_copy(recording)[1]
+        before = len(work.waits) + len(work.moves)
+        work.waits = [event for event in work.waits if event.where != where]
+        work.moves = [event for event in work.moves if event.where != where]
+        share = 1 - (len(work.waits) + len(work.moves)) / max(before, 1)
+    mendable = sum(count for reason, count in found.alone.items() if reason in MENDABLE)
+    work.alone -= round(share * mendable)
 
 
 def percent(value: float) -> str:
@@ -365,6 +360,17 @@ def wait_sentence(recording: Recording, found: Diagnosis) -> str:
 
 def copy_sentence(recording: Recording, found: Diagnosis) -> str:
     """Copies between host and card take the time."""
+    name, where, count, nbytes = dearest_copy(recording)
+    moving = length(host_copies(recording)) / found.span
+    how = (f", in {percent(moving)} the host moves pageable bytes"
+           if 3 * moving > found.share("copy") else "")
+    return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies{how}; most of "
+            f"it {count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data "
+            "on the card, or copy from pinned memory with non_blocking=True while kernels run")
+
+
+def dearest_copy(recording: Recording) -> tuple[str, str, int, int]:
+    """(direction, line, how many, bytes) of the copies of a line that take the card longest."""
     moved: dict[tuple[str, str], list[int]] = {}
     for event in recording.of("copy"):
         entry = moved.setdefault((event.name, event.where), [0, 0, 0])
@@ -372,12 +378,7 @@ def copy_sentence(recording: Recording, found: Diagnosis) -> str:
         entry[1] += event.value
         entry[2] += event.end - event.start
     (name, where), (count, nbytes, _) = max(moved.items(), key=lambda item: item[1][2])
-    moving = length(host_copies(recording)) / found.span
-    how = (f", in {percent(moving)} the host moves pageable bytes"
-           if 3 * moving > found.share("copy") else "")
-    return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies{how}; most of "
-            f"it {count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data "
-            "on the card, or copy from pinned memory with non_blocking=True while kernels run")
+    return name, where, count, nbytes
 
 
 def data_sentence(recording: Recording, found: Diagnosis) -> str:

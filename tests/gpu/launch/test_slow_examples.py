@@ -1,5 +1,7 @@
 """The slow programs of the examples: the line that is named is the one with the mend behind it,
-and the mend gains what the verdict says."""
+and the mend gains what the verdict says.
+
+On the simulated driver times are virtual; on a card they decide nothing here."""
 
 from __future__ import annotations
 
@@ -50,6 +52,8 @@ def test_the_mend_gains_what_the_verdict_says(name: str, capsys: Any) -> None:
     slow = profiled(source, path)
     assert slow["bound"] == BOUNDS[name], slow
     assert f"{name}.py:{line}" in slow["verdict"]
+    if REAL:
+        return
     (said,) = re.findall(r"about ([\d.]+) times as fast", slow["verdict"])
     quick = profiled(INSTEAD.sub(r"\1\2", source), path)
     gained = slow["span"] / quick["span"]

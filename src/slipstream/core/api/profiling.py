@@ -97,7 +97,7 @@ class Session:
         """Begin.  RuntimeError where a profile is on already."""
         if modes.ring is not None:
             raise RuntimeError("a profile is already on: stop() it first")
-        _settle()
+        settle()
         ring = self.ring
         if self.cuda and drivers.found is not None and door.windowed:
             # What that takes is no time of the program's.
@@ -157,7 +157,7 @@ def _simulated() -> bool:
     return settings.driver == "sim" and drivers.available()
 
 
-def _settle() -> None:
+def settle() -> None:
     """Let what was recorded before go out and be done, while windows keep their places."""
     for backend in door.windowed:
         each: Any = backend
