@@ -7,17 +7,17 @@ cdef extern from *:
     """
     #include <stdlib.h>
     #include <string.h>
-    #include <time.h>
-    static CYTHON_INLINE long long slip_nanoseconds(void) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
-    }
     static CYTHON_INLINE long long slip_running(void) {
         return (long long)PyThreadState_GetID(PyThreadState_Get());
     }
     static CYTHON_INLINE long long slip_pointer(PyObject *held) {
         return (long long)(size_t)held;
+    }
+    /* One more in a row of (count, ns, value). */
+    static CYTHON_INLINE void slip_count(long long *row, long long duration, long long value) {
+        row[0] += 1;
+        row[1] += duration;
+        row[2] += value;
     }
     /* n cells in place of those that are there; the new ones are zero. */
     static CYTHON_INLINE long long *slip_more_cells(long long *data, Py_ssize_t before,
@@ -28,10 +28,14 @@ cdef extern from *:
         return wider;
     }
     """
-    long long slip_nanoseconds()
-    long long slip_running()
-    long long slip_pointer(object held)
+    long long slip_running() noexcept
+    long long slip_pointer(object held) noexcept
+    void slip_count(long long *row, long long duration, long long value) noexcept
     long long *slip_more_cells(long long *data, Py_ssize_t before, Py_ssize_t n)
+
+# Numbers of the module that C code reads.
+cdef Py_ssize_t _width, _cell, _kinds, _near
+cdef int _op, _view, _dispatch, _launch, _host_kernel
 
 @cython.final
 cdef class Cells:
@@ -39,6 +43,7 @@ cdef class Cells:
     cdef public list items
     cdef long long *data
     cpdef object widen(self, Py_ssize_t room)
+    cdef int count(self, Py_ssize_t row, long long duration, long long value) except -1
     cpdef object add(self, Py_ssize_t row, long long duration, long long value)
     cpdef object lengthen(self, Py_ssize_t row, long long duration)
     cpdef object set(self, Py_ssize_t place, long long value)
@@ -68,23 +73,26 @@ cdef class Ring:
     cdef dict _names
     cdef dict _sites
     cdef dict _threads
-    cdef object _code
-    cdef int _instruction
-    cdef Py_ssize_t _site
+    cdef Cells _near_names
+    cdef Cells _near_sites
     cdef Cells _cells
     cdef Py_ssize_t _place
     cpdef Py_ssize_t now(self) except? -1
     cpdef object enter(self)
     cpdef int switch(self, int layer) except -1
+    cdef int _turn_to(self, int layer) except -1
     cpdef int surround(self, int layer) except -1
     cpdef Py_ssize_t begin(self, object plan, bint immediate) except? -1
     cpdef object finish(self, Py_ssize_t name, object code, int instruction, long long start)
     cpdef object viewed(self, object plan, object code, int instruction)
     cpdef Py_ssize_t name_of(self, object name) except -1
     cpdef Py_ssize_t site_of(self, object code, int instruction) except -1
+    cdef Py_ssize_t _number_of(self, object name) except -1
+    cdef Py_ssize_t _place_of(self, object code, int instruction, long long address) except -1
     cpdef object write(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                        long long end, long long value)
     cpdef object write_parts(self, list parts, Py_ssize_t start, Py_ssize_t length, double share)
-    cdef object _put(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
-                     long long end, long long value)
-    cdef long long _running(self)
+    cdef Py_ssize_t _stack(self) except? -1
+    cdef int _put(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
+                  long long end, long long value) except -1
+    cdef long long _running(self) noexcept

@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 
 import cython
 
+if cython.compiled:
+    from cython.cimports.slipstream.core.vocab.ticking import slip_nanoseconds
+
 # Kinds of records.
 OP, VIEW, SPAN, KERNEL, COPY, FILL, WAIT, DATA, SEND, STEP, MEMORY, PLAN, HOST_COPY = range(13)
 KINDS = 16
@@ -30,8 +33,13 @@ LAYERS = ("Python", "dispatch", "tape", "allocation", "launch", "driver", "host 
           "waits", "copies", "data", "making plans")
 WIDTH = 7
 CELL = 3
+# The same for C code, which would look a module's own up as objects (see the .pxd).
+_width, _cell, _kinds, _op, _view = WIDTH, CELL, KINDS, OP, VIEW
+_dispatch, _launch, _host_kernel = DISPATCH, LAUNCH, HOST_KERNEL
 # Distinct names and lines that are kept; the rest are counted together as number 0.
 MOST_NAMES = 1 << 18
+# Names and lines that C code finds again by their address: two words each, one of the last.
+_near = 1 << 12
 OTHER = "(other)"
 LOW = (1 << 32) - 1
 # Bits of a record's ``where``, above the device (8 bits) and the stream (16 bits).
@@ -94,22 +102,26 @@ class Cells:
     def add(self, row: cython.Py_ssize_t, duration: cython.longlong,
             value: cython.longlong) -> None:
         """Count one more in a row of (count, ns, value)."""
-        place: cython.Py_ssize_t = row * CELL
-        if place + CELL > self.room:
-            self.widen(2 * (place + CELL))
+        self.count(row, duration, value)
+
+    def count(self, row: cython.Py_ssize_t, duration: cython.longlong,
+              value: cython.longlong) -> int:
+        """The same, for C code."""
+        place: cython.Py_ssize_t = row * _cell
+        if place + _cell > self.room:
+            self.widen(2 * (place + _cell))
         if cython.compiled:
-            self.data[place] += 1
-            self.data[place + 1] += duration
-            self.data[place + 2] += value
+            slip_count(self.data + place, duration, value)
         else:
             self.items[place] += 1
             self.items[place + 1] += duration
             self.items[place + 2] += value
+        return 0
 
     def lengthen(self, row: cython.Py_ssize_t, duration: cython.longlong) -> None:
         """Let what a row counts have taken so much longer."""
         if cython.compiled:
-            self.data[row * CELL + 1] += duration
+            self.data[row * _cell + 1] += duration
         else:
             self.items[row * CELL + 1] += duration
 
@@ -163,9 +175,8 @@ class Ring:
     _names: dict[Any, int]
     _sites: dict[int, int]
     _threads: dict[int, int]
-    _code: Any
-    _instruction: int
-    _site: int
+    _near_names: Cells
+    _near_sites: Cells
     _cells: Cells
     _place: int
 
@@ -185,9 +196,8 @@ class Ring:
         self._names = {OTHER: 0}
         self._sites = {}
         self._threads = {}
-        self._code = None
-        self._instruction = 0
-        self._site = 0
+        self._near_names = Cells(2 * _near)
+        self._near_sites = Cells(2 * _near)
         self._cells = Cells(self.capacity * WIDTH)
         self._place = 0
         self.layer = self.outside = PYTHON
@@ -239,13 +249,17 @@ class Ring:
             self.turn()
         if self.virtual is not None:
             self.virtual.call()
-        self.switch(DISPATCH)
+        self._turn_to(_dispatch)
         self.entered = self.last
 
     def switch(self, layer: cython.int) -> int:
         """Count the time so far for the layer that ends, and begin another; which one ended."""
         if self._running() != self.thread:
             self.turn()
+        return self._turn_to(layer)
+
+    def _turn_to(self, layer: cython.int) -> int:
+        """Switch; ``thread`` is the running one."""
         now: cython.longlong = self.now()
         before: cython.int = self.layer
         if cython.compiled:
@@ -269,11 +283,13 @@ class Ring:
 
     def begin(self, plan: object, immediate: bool) -> int:
         """A plan is about to be launched; when its call began."""
+        if self._running() != self.thread:
+            self.turn()
         self.launching = self.name_of(plan)
         if self.virtual is not None:
-            self.switch(DISPATCH)
+            self._turn_to(_dispatch)
             self.virtual.dispatched()
-        self.switch(HOST_KERNEL if immediate else LAUNCH)
+        self._turn_to(_host_kernel if immediate else _launch)
         return self.entered or self.last
 
     def finish(self, name: cython.Py_ssize_t, code: object, instruction: cython.int,
@@ -281,31 +297,42 @@ class Ring:
         """It was launched."""
         if self._running() != self.thread:
             self.turn()
-        self.switch(self.outside)
+        self._turn_to(self.outside)
         self.entered = 0
         self.calls += 1
-        self._put(OP, name, self.site_of(code, instruction), start, self.last, 0)
+        self._put(_op, name, self.site_of(code, instruction), start, self.last, 0)
 
     def viewed(self, plan: object, code: object, instruction: cython.int) -> None:
         """A view was made: there is nothing to launch."""
         if self._running() != self.thread:
             self.turn()
         start: cython.longlong = self.entered or self.last
-        self.switch(self.outside)
+        self._turn_to(self.outside)
         self.entered = 0
         self.calls += 1
-        self._put(VIEW, self.name_of(plan), self.site_of(code, instruction), start, self.last, 0)
+        self._put(_view, self.name_of(plan), self.site_of(code, instruction), start, self.last, 0)
 
     # -- names and lines --
 
     def name_of(self, name: object) -> int:
         """The number of a string or plan; it is kept, so that its address stays its own."""
+        if not cython.compiled:
+            return self._number_of(name)
+        address: cython.longlong = slip_pointer(name)
+        row: cython.Py_ssize_t = 2 * (((address >> 4) ^ (address >> 16)) & (_near - 1))
+        if self._near_names.data[row] == address:
+            return self._near_names.data[row + 1]
+        number: cython.Py_ssize_t = self._number_of(name)
+        # An equal string of another address is not kept.
+        if self.names[number] is name:
+            self._near_names.data[row] = address
+            self._near_names.data[row + 1] = number
+        return number
+
+    def _number_of(self, name: object) -> int:
         key: object = name
-        if cython.compiled:
-            if not isinstance(name, str):
-                key = slip_pointer(name)
-        elif not isinstance(name, str):
-            key = id(name)
+        if not isinstance(name, str):
+            key = slip_pointer(name) if cython.compiled else id(name)
         found = self._names.get(key)
         if found is not None:
             return found
@@ -317,22 +344,30 @@ class Ring:
 
     def site_of(self, code: object, instruction: cython.int) -> int:
         """The number of a line, as (code, instruction); 0 for none."""
-        if code is self._code and instruction == self._instruction:
-            return self._site
         if code is None:
             return 0
         # Addresses of objects are multiples of 16; hashing a code object walks all of it.
         address: cython.longlong = slip_pointer(code) if cython.compiled else id(code)
         address = ((address >> 4) << 20) + instruction
+        if not cython.compiled:
+            return self._place_of(code, instruction, address)
+        row: cython.Py_ssize_t = 2 * (((address >> 1) ^ (address >> 20) ^ (address >> 30))
+                                      & (_near - 1))
+        if self._near_sites.data[row] == address:
+            return self._near_sites.data[row + 1]
+        number: cython.Py_ssize_t = self._place_of(code, instruction, address)
+        if number:
+            self._near_sites.data[row] = address
+            self._near_sites.data[row + 1] = number
+        return number
+
+    def _place_of(self, code: object, instruction: cython.int, address: cython.longlong) -> int:
         found = self._sites.get(address)
         if found is None:
             if len(self.sites) >= MOST_NAMES:
                 return 0
             found = self._sites[address] = len(self.sites)
             self.sites.append((code, instruction))
-        self._code = code
-        self._instruction = instruction
-        self._site = found
         return found
 
     # -- records --
@@ -369,31 +404,35 @@ class Ring:
         return number
 
     def _put(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
-             start: cython.longlong, end: cython.longlong, value: cython.longlong) -> None:
-        kind: cython.int = what & 255
-        where: cython.longlong = what >> 8
-        first: cython.longlong = kind + (self._running() << 8) + (name << 32)
+             start: cython.longlong, end: cython.longlong, value: cython.longlong) -> int:
+        kind: cython.Py_ssize_t = what & 255
         second: cython.longlong = site
         if self.stacks is not None:
-            second += self.stacks() << 32
-        place: cython.Py_ssize_t = self._place * WIDTH
+            second += cython.cast(cython.longlong, self._stack()) << 32
+        first: cython.longlong = kind + (self._running() << 8) + (name << 32)
         if cython.compiled:
-            self._cells.data[place] = first
-            self._cells.data[place + 1] = second
-            self._cells.data[place + 2] = start
-            self._cells.data[place + 3] = end
-            self._cells.data[place + 4] = value
-            self._cells.data[place + 5] = where
-            self._cells.data[place + 6] = self.written
+            cell: cython.p_longlong = self._cells.data + self._place * _width
+            cell[0] = first
+            cell[1] = second
+            cell[2] = start
+            cell[3] = end
+            cell[4] = value
+            cell[5] = what >> 8
+            cell[6] = self.written
         else:
+            place = self._place * WIDTH
             self._cells.items[place:place + WIDTH] = [
-                first, second, start, end, value, where, self.written]
+                first, second, start, end, value, what >> 8, self.written]
         self.written += 1
         self._place += 1
         if self._place == self.capacity:
             self._place = 0
-        self.by_site.add(site * KINDS + kind, end - start, value)
-        self.by_name.add(name * KINDS + kind, end - start, value)
+        self.by_site.count(site * _kinds + kind, end - start, value)
+        self.by_name.count(name * _kinds + kind, end - start, value)
+        return 0
+
+    def _stack(self) -> int:
+        return self.stacks()  # type: ignore[no-any-return]
 
     @property
     def dropped(self) -> int:
@@ -426,7 +465,7 @@ def amend(ring: Ring, number: cython.Py_ssize_t, start: cython.longlong,
     if number < ring.dropped or number >= ring.written:
         return
     cells: Cells = ring._cells
-    place: cython.Py_ssize_t = number % ring.capacity * WIDTH
+    place: cython.Py_ssize_t = number % ring.capacity * _width
     first: cython.longlong = cells.get(place)
     site: cython.longlong = cells.get(place + 1) & LOW
     more: cython.longlong = end - start + cells.get(place + 2) - cells.get(place + 3)
@@ -438,8 +477,8 @@ def amend(ring: Ring, number: cython.Py_ssize_t, start: cython.longlong,
     cells.set(place + 3, end)
     cells.set(place + 5, where)
     kind: cython.longlong = first & 255
-    ring.by_site.lengthen(site * KINDS + kind, more)
-    ring.by_name.lengthen((first >> 32) * KINDS + kind, more)
+    ring.by_site.lengthen(site * _kinds + kind, more)
+    ring.by_name.lengthen((first >> 32) * _kinds + kind, more)
 
 
 def note_export(address: int, nbytes: int, code: Any, instruction: int) -> None:

@@ -112,7 +112,7 @@ class CapturedGraph:
         begun = None if ring is None else ring.timer.begin(queue)
         backend.hot.launch_graph(self.executable, queue.stream)
         if ring is not None:
-            work = Work(self.launches, self.sites, (), "", ())
+            work = Work(self.launches, self.sites, b"", "", ())
             ring.timer.sent(queue, work, begun)
         queue.sequence += 1
         self.used[queue.number] = queue.sequence

@@ -8,7 +8,7 @@ cdef class Window:
     cdef public list ends
     cdef public list sites
     cdef public list moments
-    cdef public list traces
+    cdef public Words traces
     cdef public unsigned long long key
     cdef public Py_ssize_t drained
     cpdef object clear(self)

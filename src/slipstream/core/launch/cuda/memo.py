@@ -36,7 +36,8 @@ class Window:
 
     ``ends`` holds, for each launch, where its argument words end; ``key`` is the hash of the
     sequence of kernels; ``drained`` counts the launches that went out before the window's end;
-    ``traces`` names the op of each launch while a profile is on, and is None otherwise.
+    ``traces`` has the op and line of each launch, the last ones where a profile began among them;
+    None until one is on.
     """
 
     launches: list[Launch]
@@ -44,12 +45,13 @@ class Window:
     ends: list[int]
     sites: list[Any]
     moments: list[int]
-    traces: list[int] | None
+    traces: Words | None
     key: int
     drained: int
 
     def __init__(self) -> None:
         self.words = Words()
+        self.traces = None
         self.clear()
 
     def clear(self) -> None:
@@ -59,7 +61,8 @@ class Window:
         self.ends = []
         self.sites = []
         self.moments = []
-        self.traces = None
+        if self.traces is not None:
+            self.traces.clear()
         self.key = 0
         self.drained = 0
 

@@ -444,7 +444,7 @@ def mended(window: Window, simulated: bool) -> int:
                         (window.sites, 2 * count), (window.moments, count)):
         del steps[kept:]
     if window.traces is not None:
-        del window.traces[count:]
+        window.traces.cut(min(window.traces.length, count))
     window.words.cut(window.ends[-1] if count else 0)
     mark = window.key = 0
     for launch in window.launches:
@@ -462,22 +462,32 @@ def note_trace(window: Window, state: ModeState) -> None:
     """Note the op and line of the last launch in one word: a profile is on."""
     ring: Ring | None = modes.ring
     if window.traces is None:
-        window.traces = []
+        window.traces = Words()
     if ring is not None:
+        traces: Words = window.traces
         site: cython.longlong = ring.site_of(state.code, state.instruction)
-        window.traces.append(ring.launching + (site << 32))
+        traces.append(ring.launching + (site << 32))
 
 
-def work_of(window: Window, first: int, count: int, reason: str) -> Work:
+def work_of(window: Window, first: cython.Py_ssize_t, count: cython.Py_ssize_t,
+            reason: str) -> Work:
     """What a profile keeps of launches that go out; ``reason``: why alone, empty for a graph."""
-    last = window.ends[first + count - 1]
-    start = window.ends[first + count - 2] if first + count > 1 else 0
-    traces = window.traces or []
-    # A profile may have begun in the middle of the window.
-    traces = [0] * (len(window.launches) - len(traces)) + traces
-    return Work(window.launches[first:first + count],
-                window.sites[2 * first:2 * (first + count)],
-                tuple(traces[first:first + count]), reason, window.words.take(start, last - start))
+    launches, sites, words = window.launches, window.sites, ()
+    if reason == "exported storage":
+        last = window.ends[first + count - 1]
+        start = window.ends[first + count - 2] if first + count > 1 else 0
+        words = window.words.take(start, last - start)
+    # A profile may have begun in the middle of the window: these have no traces.
+    traces: Words | None = window.traces
+    missing = len(launches) - (0 if traces is None else traces.length)
+    hollow = min(max(missing - first, 0), count)
+    noted = bytes(8 * hollow)
+    if traces is not None and hollow < count:
+        noted += traces.block(first + hollow - missing, count - hollow, b"")
+    if count < len(launches):
+        launches = launches[first:first + count]
+        sites = sites[2 * first:2 * (first + count)]
+    return Work(launches, sites, noted, reason, words, not hollow)
 
 
 def stamps_of(window: Window) -> list[Any]:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Device times for a profile: each kernel and copy becomes a record with its op and line.
 
 On the simulated driver every piece of work tells its virtual time.  On a card, events before and
@@ -52,16 +53,17 @@ COPY_NAMES = {TO_DEVICE: "copy to device", TO_HOST: "copy to host"}
 class Work(NamedTuple):
     """Launches that go out: what a window holds of them, and why they go alone.
 
-    ``traces``: op and line of each in one word, 0 for what was recorded before the profile; none
-    for a captured graph.  ``words``: the argument words of the last, one of which may be memory
-    that was handed out.
+    ``traces``: op and line of each in one word of 8 bytes, 0 for what was recorded before the
+    profile, which is not ``whole`` then; none for a captured graph.  ``words``: where their memory
+    was handed out, the argument words of the last.
     """
 
     launches: list[Any]
     sites: list[Any]
-    traces: tuple[int, ...]
+    traces: bytes
     reason: str
     words: tuple[int, ...]
+    whole: bool = True
 
 
 class Parts(NamedTuple):
@@ -216,7 +218,7 @@ class Timer:
 
     def parts_of(self, work: Work, where: int) -> Parts:
         """What launches become; known again where the same ones of the same lines go out."""
-        if 0 in work.traces:
+        if not work.whole:
             return self.make_parts(work, where)
         key = (work.traces or id(work.launches), where)
         found = self.known.get(key)
@@ -229,8 +231,9 @@ class Timer:
     def make_parts(self, work: Work, where: int) -> Parts:
         """What launches become."""
         ring, items = self.ring, []
+        traces = memoryview(work.traces).cast("Q")
         for place, launch in enumerate(work.launches):
-            trace = work.traces[place] if work.traces else 0
+            trace = traces[place] if work.traces else 0
             site = trace >> 32 or ring.site_of(*work.sites[2 * place:2 * place + 2])
             if (site, launch.name) not in self.origin:
                 self.origin[site, launch.name] = trace & LOW or self.owner_of(launch)
