@@ -33,11 +33,13 @@ cdef extern from *:
             tick = __rdtsc();
             moment = slip_clock();
             spent = __rdtsc() - tick;
-        } while (spent > 2000 && ++tries < 4);
+        } while (slip_steady && spent > 2000 && ++tries < 4);
         passed = moment - slip_first_moment;
         if (spent > 2000) {
-            /* Next time again. */
+            /* Next time again; a clock that is as slow as this always is read as it is. */
             tick -= slip_ticks;
+            if (slip_steady < 0)
+                slip_steady = 0;
         } else if (slip_steady < 0) {
             slip_steady = __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 256);
             slip_forget_rate(tick, moment);

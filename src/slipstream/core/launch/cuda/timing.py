@@ -154,6 +154,8 @@ class Timer:
         self.lost = 0
         # What a kernel at a line belongs to, by (line, kernel's name).
         self.origin: dict[tuple[int, str], int] = {}
+        # What the kernels of an op are reckoned to take, by its number.
+        self.costs: dict[int, float] = {}
         self.streams: dict[int, int] = {}
         self.known: dict[Any, Parts] = {}
         # The plan of a launch that was captured before the profile began; None where none is known.
@@ -238,8 +240,11 @@ class Timer:
             if (site, launch.name) not in self.origin:
                 self.origin[site, launch.name] = trace & LOW or self.owner_of(launch)
             op = self.origin[site, launch.name]
-            plan = ring.names[op]
-            cost = cost_of(plan) if isinstance(plan, Plan) else float(KERNEL_NS)
+            cost = self.costs.get(op)
+            if cost is None:
+                plan = ring.names[op]
+                cost = cost_of(plan) if isinstance(plan, Plan) else float(KERNEL_NS)
+                self.costs[op] = cost
             items.append((KERNEL, ring.name_of(launch.name), site, op, cost))
         found = shared(items, where, work.launches)
         if self.activities is not None:
