@@ -13,6 +13,10 @@ cdef extern from *:
     static CYTHON_INLINE long long slip_pointer(PyObject *held) {
         return (long long)(size_t)held;
     }
+    /* Where a key's two words are kept among 4096 such pairs. */
+    static CYTHON_INLINE Py_ssize_t slip_near(long long key) {
+        return 2 * (Py_ssize_t)(((unsigned long long)key * 0x9E3779B97F4A7C15ULL) >> 52);
+    }
     /* One more in a row of (count, ns, value). */
     static CYTHON_INLINE void slip_count(long long *row, long long duration, long long value) {
         row[0] += 1;
@@ -30,6 +34,7 @@ cdef extern from *:
     """
     long long slip_running() noexcept
     long long slip_pointer(object held) noexcept
+    Py_ssize_t slip_near(long long key) noexcept
     void slip_count(long long *row, long long duration, long long value) noexcept
     long long *slip_more_cells(long long *data, Py_ssize_t before, Py_ssize_t n)
 
@@ -43,6 +48,9 @@ cdef class Cells:
     cdef public list items
     cdef long long *data
     cpdef object widen(self, Py_ssize_t room)
+    cdef int lengthen_at(self, Py_ssize_t place, long long duration) except -1
+    cdef Py_ssize_t found(self, long long key) noexcept
+    cdef int keep(self, long long key, Py_ssize_t number) noexcept
     cdef int count(self, Py_ssize_t row, long long duration, long long value) except -1
     cpdef object add(self, Py_ssize_t row, long long duration, long long value)
     cpdef object lengthen(self, Py_ssize_t row, long long duration)
@@ -92,7 +100,6 @@ cdef class Ring:
     cpdef object write(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                        long long end, long long value)
     cpdef object write_parts(self, list parts, Py_ssize_t start, Py_ssize_t length, double share)
-    cdef Py_ssize_t _stack(self) except? -1
     cdef int _put(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                   long long end, long long value) except -1
     cdef long long _running(self) noexcept

@@ -125,6 +125,26 @@ class Cells:
         else:
             self.items[row * CELL + 1] += duration
 
+    def lengthen_at(self, place: cython.Py_ssize_t, duration: cython.longlong) -> int:
+        """Add to the number at a place, for C code."""
+        if cython.compiled:
+            self.data[place] += duration
+        else:
+            self.items[place] += duration
+        return 0
+
+    def found(self, key: cython.longlong) -> int:
+        """What was kept for a key other than 0 of late, compiled; -1 where nothing was."""
+        row: cython.Py_ssize_t = slip_near(key)
+        return self.data[row + 1] if self.data[row] == key else -1
+
+    def keep(self, key: cython.longlong, number: cython.Py_ssize_t) -> int:
+        """Keep a number for a key, where it takes another's place."""
+        row: cython.Py_ssize_t = slip_near(key)
+        self.data[row] = key
+        self.data[row + 1] = number
+        return 0
+
     def set(self, place: cython.Py_ssize_t, value: cython.longlong) -> None:
         """Write a number that is there already."""
         if cython.compiled:
@@ -262,10 +282,7 @@ class Ring:
         """Switch; ``thread`` is the running one."""
         now: cython.longlong = self.now()
         before: cython.int = self.layer
-        if cython.compiled:
-            self.layers.data[before] += now - self.last
-        else:
-            self.layers.items[before] += now - self.last
+        self.layers.lengthen_at(before, now - self.last)
         self.last = now
         self.layer = layer
         return before
@@ -319,14 +336,12 @@ class Ring:
         if not cython.compiled:
             return self._number_of(name)
         address: cython.longlong = slip_pointer(name)
-        row: cython.Py_ssize_t = 2 * (((address >> 4) ^ (address >> 16)) & (_near - 1))
-        if self._near_names.data[row] == address:
-            return self._near_names.data[row + 1]
-        number: cython.Py_ssize_t = self._number_of(name)
-        # An equal string of another address is not kept.
-        if self.names[number] is name:
-            self._near_names.data[row] = address
-            self._near_names.data[row + 1] = number
+        number: cython.Py_ssize_t = self._near_names.found(address)
+        if number < 0:
+            number = self._number_of(name)
+            # An equal string of another address is not kept.
+            if self.names[number] is name:
+                self._near_names.keep(address, number)
         return number
 
     def _number_of(self, name: object) -> int:
@@ -338,9 +353,9 @@ class Ring:
             return found
         if len(self.names) >= MOST_NAMES:
             return 0
-        self._names[key] = len(self.names)
+        found = self._names[key] = len(self.names)
         self.names.append(name)
-        return len(self.names) - 1
+        return found
 
     def site_of(self, code: object, instruction: cython.int) -> int:
         """The number of a line, as (code, instruction); 0 for none."""
@@ -351,24 +366,19 @@ class Ring:
         address = ((address >> 4) << 20) + instruction
         if not cython.compiled:
             return self._place_of(code, instruction, address)
-        row: cython.Py_ssize_t = 2 * (((address >> 1) ^ (address >> 20) ^ (address >> 30))
-                                      & (_near - 1))
-        if self._near_sites.data[row] == address:
-            return self._near_sites.data[row + 1]
-        number: cython.Py_ssize_t = self._place_of(code, instruction, address)
-        if number:
-            self._near_sites.data[row] = address
-            self._near_sites.data[row + 1] = number
+        number: cython.Py_ssize_t = self._near_sites.found(address)
+        if number < 0:
+            number = self._place_of(code, instruction, address)
+            if number:
+                self._near_sites.keep(address, number)
         return number
 
     def _place_of(self, code: object, instruction: cython.int, address: cython.longlong) -> int:
         found = self._sites.get(address)
-        if found is None:
-            if len(self.sites) >= MOST_NAMES:
-                return 0
+        if found is None and len(self.sites) < MOST_NAMES:
             found = self._sites[address] = len(self.sites)
             self.sites.append((code, instruction))
-        return found
+        return found or 0
 
     # -- records --
 
@@ -408,7 +418,7 @@ class Ring:
         kind: cython.Py_ssize_t = what & 255
         second: cython.longlong = site
         if self.stacks is not None:
-            second += cython.cast(cython.longlong, self._stack()) << 32
+            second += self.stacks() << 32
         first: cython.longlong = kind + (self._running() << 8) + (name << 32)
         if cython.compiled:
             cell: cython.p_longlong = self._cells.data + self._place * _width
@@ -430,9 +440,6 @@ class Ring:
         self.by_site.count(site * _kinds + kind, end - start, value)
         self.by_name.count(name * _kinds + kind, end - start, value)
         return 0
-
-    def _stack(self) -> int:
-        return self.stacks()  # type: ignore[no-any-return]
 
     @property
     def dropped(self) -> int:

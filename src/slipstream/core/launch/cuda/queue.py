@@ -472,7 +472,8 @@ def note_trace(window: Window, state: ModeState) -> None:
 def work_of(window: Window, first: cython.Py_ssize_t, count: cython.Py_ssize_t,
             reason: str) -> Work:
     """What a profile keeps of launches that go out; ``reason``: why alone, empty for a graph."""
-    launches, sites, words = window.launches, window.sites, ()
+    launches, sites = window.launches, window.sites
+    words: Any = ()
     if reason == "exported storage":
         last = window.ends[first + count - 1]
         start = window.ends[first + count - 2] if first + count > 1 else 0
