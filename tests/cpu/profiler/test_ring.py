@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 
 import pytest
 
@@ -121,6 +122,30 @@ def test_a_call_looks_at_the_clock_a_few_times(ring, clock, call, most):
     # One more each than with the machine's clock, where the virtual host's cost is put down.
     assert clock.reads - reads <= 10 * (most + 1)
     assert ring.written - written == 10
+
+
+def test_names_and_lines_are_told_apart_where_they_are_many():
+    ring = Ring(4)
+    plans, code = [object() for _ in range(10_000)], test_parts_share_a_span.__code__
+    numbers = [(ring.name_of(plan), ring.site_of(code, place)) for place, plan in enumerate(plans)]
+    assert len(set(numbers)) == len(plans)
+    assert [ring.names[name] for name, _ in numbers] == plans
+    assert [ring.sites[site] for _, site in numbers] == [(code, i) for i in range(len(plans))]
+    again = [(ring.name_of(plan), ring.site_of(code, place)) for place, plan in enumerate(plans)]
+    assert again == numbers
+    # Equal strings are one name, wherever they lie.
+    assert ring.name_of("".join(["a", "dd"])) == ring.name_of("".join(["ad", "d"]))
+
+
+def test_the_clock_is_the_machines():
+    ring = Ring(4)
+    begun, latest = time.perf_counter_ns(), 0
+    while time.perf_counter_ns() - begun < 50_000_000:
+        before, now, after = time.perf_counter_ns(), ring.now(), time.perf_counter_ns()
+        assert before <= now + 1_000_000
+        assert now <= after + 1_000_000
+        assert now >= latest
+        latest = now
 
 
 def test_parts_share_a_span():
