@@ -134,7 +134,7 @@ def test_names_and_lines_are_told_apart_where_they_are_many():
     again = [(ring.name_of(plan), ring.site_of(code, place)) for place, plan in enumerate(plans)]
     assert again == numbers
     # Equal strings are one name, wherever they lie.
-    assert ring.name_of("".join(["a", "dd"])) == ring.name_of("".join(["ad", "d"]))
+    assert len({ring.name_of(f"{part}d") for part in ("ad", ring.names[0][:0] + "ad")}) == 1
 
 
 def test_the_clock_is_the_machines():
