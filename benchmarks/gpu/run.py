@@ -31,7 +31,7 @@ PARTS = {
     "changing": "hosts", "bandwidth": "devices", "epilogues": "devices", "overlap": "devices",
     "custom": "devices", "attention": "attention", "language": "language", "gpt2": "language",
     "first": "first", "lists": "lists", "curves": "curve_rows", "composites": "kernels",
-    "entropy": "kernels", "lengths": "kernels", "formulas": "kernels",
+    "entropy": "kernels", "lengths": "kernels", "formulas": "kernels", "profiles": "profiles",
 }
 PEERLESS = ("make gpu measures beside PyTorch on a card, and this Python has no PyTorch: install "
             "one built for CUDA, .venv/bin/pip install torch, and run it again.  Without a card "

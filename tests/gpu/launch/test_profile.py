@@ -25,6 +25,8 @@ from slipstream.core.vocab.ring import LAYERS, exports
 from slipstream.profiler import html
 
 STEPS = 6
+# Which bound a verdict names follows from times.
+MEASURED = "a card's times are measured: make gpu ARGS=profiles"
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +57,7 @@ def line_of(function, text):
     return first + next(place for place, line in enumerate(lines) if text in line)
 
 
+@pytest.mark.skipif(REAL, reason=MEASURED)
 @pytest.mark.parametrize(("make", "bound"), planted.PLANTED,
                          ids=[make.__name__ for make, _ in planted.PLANTED])
 def test_planted_programs_are_named(make, bound):
@@ -68,6 +71,7 @@ def test_planted_programs_are_named(make, bound):
     assert facts["parts"][bound] > 1.3 * max(others), facts
 
 
+@pytest.mark.skipif(REAL, reason=MEASURED)
 @pytest.mark.parametrize(("make", "bound"), planted.PLANTED,
                          ids=[make.__name__ for make, _ in planted.PLANTED])
 def test_planted_programs_are_named_by_events_too(make, bound):
@@ -93,6 +97,7 @@ def test_the_line_that_hands_memory_out_is_named():
     assert "120 are not replayed" in verdict
 
 
+@pytest.mark.skipif(REAL, reason=MEASURED)
 @pytest.mark.parametrize(("make", "text"), [
     (planted.wait_for_item, "sum().item()"), (planted.wait_for_if, "if (y"),
     (planted.copy_to_the_card, ".to("), (planted.copy_to_the_host, ".cpu()"),

@@ -1,0 +1,142 @@
+"""What profiles of a card cost, and whether they are right: planted programs, promised gains.
+
+A row of a promise has the step's times before and after the mend, with nobody watching; its value
+is what the verdict promised by what was gained.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import slipstream as ss
+from gpu.models import Step
+from gpu.timing import Row
+from slipstream import profiler
+from slipstream.core.api.profiling import Session
+
+ROOT = Path(__file__).resolve().parents[2]
+INSTEAD = re.compile(r"^( *)\S.*  # instead: (.*)$", re.MULTILINE)
+OPS, ROUNDS = 2000, 15
+WARM, STEPS, STRETCHES = 60, 40, 7
+COST_BAR = 0.5
+# A promise may be 30 % off either way.
+LEAST_SHARE, MOST_SHARE = 0.7, 1.3
+
+
+def profiles() -> list[Row]:
+    """The rows of this part."""
+    return [*costs(), planted_programs(), *promises()]
+
+
+def costs() -> list[Row]:
+    """Host time that a profile adds to an op."""
+    rows = []
+    for device in ("cpu", "cuda"):
+        x = ss.ones(64, device=device)
+        best = {False: 1e9, True: 1e9}
+        for _ in range(5):
+            small_ops(x)
+        for _ in range(ROUNDS):
+            for on in (False, True):
+                best[on] = min(best[on], watched(x, on))
+        rows.append(Row(f"profile on, {device}: added to an op's host time",
+                        best[True], best[False], best[True] - best[False], COST_BAR, "µs"))
+    return rows
+
+
+def small_ops(x: Any) -> float:
+    """Microseconds of the host for one of many ops in place."""
+    begun = time.perf_counter_ns()
+    for _ in range(OPS // 4):
+        x.add_(1.0)
+        x.mul_(0.5)
+        x.add_(0.25)
+        x.mul_(0.5)
+    return (time.perf_counter_ns() - begun) / OPS / 1e3
+
+
+def watched(x: Any, on: bool) -> float:
+    """The same with a profile on or off."""
+    if x.is_cuda:
+        ss.cuda.synchronize()
+    session = Session() if on else None
+    if session is not None:
+        session.start()
+    spent = small_ops(x)
+    if session is not None:
+        session.stop()
+    return spent
+
+
+def planted_programs() -> Row:
+    """How many of the programs of the tests are said to be bound by what they are."""
+    planted = tests_module("gpu/launch/planted.py")
+    right = 0
+    for make, bound in planted.PLANTED:
+        step = make()
+        for _ in range(3):
+            step()
+        session = Session()
+        session.start()
+        for _ in range(6):
+            step()
+        right += profiler.summary(session.stop())["bound"] == bound
+    count = len(planted.PLANTED)
+    return Row("planted programs whose bound is named", right, None, right, -count, "")
+
+
+def tests_module(name: str) -> Any:
+    """A module of the tests, whose packages have the names of ours."""
+    spec = importlib.util.spec_from_file_location("planted", ROOT / "tests" / name)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(f"tests/{name}: profiles are measured in a checkout")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def promises() -> list[Row]:
+    """What the verdict on each slow example promises by what its mend gains."""
+    rows = []
+    for path in sorted((ROOT / "examples" / "slow").glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        slow, quick = program(source, path), program(INSTEAD.sub(r"\1\2", source), path)
+        before, after = alone(slow), alone(quick)
+        with profiler.profile() as seen:
+            for _ in range(STEPS):
+                slow()
+                seen.step()
+        said = profiler.summary(seen.recorded())["gain"]
+        share = said * after / before
+        what = f"examples/slow/{path.name}: promised by gained"
+        rows.append(Row(f"{what}, at most", before, after, share, MOST_SHARE, "µs"))
+        rows.append(Row(f"{what}, at least", before, after, share, -LEAST_SHARE, "µs"))
+    return rows
+
+
+def program(source: str, path: Path) -> Step:
+    """The step of an example, in its steady state."""
+    scope: dict[str, Any] = {"__name__": path.stem}
+    exec(compile(source, str(path), "exec", dont_inherit=True), scope)
+    step: Step = scope["make"]()
+    for _ in range(WARM):
+        step()
+    ss.cuda.synchronize()
+    return step
+
+
+def alone(step: Step) -> float:
+    """Microseconds of a step while nobody watches: the median of some stretches."""
+    found = []
+    for _ in range(STRETCHES):
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            step()
+        ss.cuda.synchronize()
+        found.append((time.perf_counter() - start) / STEPS * 1e6)
+    return statistics.median(found)
