@@ -261,9 +261,9 @@ class Queue:
             window = self.window
             if self.sending or not window.launches:
                 return
+            fresh: Window = fresh_window(self)
             self.sending = True
-            self.window = fresh_window(self)
-            self.mark = 0
+            self.window = fresh
             try:
                 hand_over(self, window, reason)
             except BaseException:
@@ -344,7 +344,11 @@ class Queue:
 
 
 def fresh_window(queue: Queue) -> Window:
-    """An empty window: the one that was sent before the last, used again."""
+    """An empty window: the one that was sent before the last, used again.
+
+    Before a send is under way: where there is no room for a call, nothing is left half done.
+    """
+    queue.mark = 0
     window: Window | None = queue.spare
     if window is None:
         return Window()
