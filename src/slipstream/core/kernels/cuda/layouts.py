@@ -1,7 +1,7 @@
 """From shapes and strides to the plan of a row or column kernel, its launches and its words.
 
-Everything here follows from shapes, strides and dtypes alone, never from addresses or the card:
-so does the order of every reduction.
+The order of every reduction follows from shapes, strides and dtypes alone, never from addresses or
+the card; a card decides only where rows wait and how many blocks take them.
 """
 
 from __future__ import annotations
