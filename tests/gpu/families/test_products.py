@@ -173,6 +173,37 @@ def test_linear_and_its_gradients(lead: tuple[int, ...], depth: int) -> None:
     check(call, ULPS)
 
 
+# Rows as they lead, steps and features: one tile and several, ends of tiles and slabs.
+LAYERS = (((100,), 72, 136), ((2, 40), 16, 24), ((3, 5, 7), 8, 8), ((520,), 40, 72))
+
+
+@pytest.mark.parametrize(("lead", "depth", "features"), LAYERS)
+@pytest.mark.parametrize("dtype", [ss.float16, ss.bfloat16])
+def test_a_bias_is_summed_by_the_product_of_the_weights_gradient(
+        dtype: Any, lead: tuple[int, ...], depth: int, features: int) -> None:
+    x, w, b = (numbers(30 + at, shape, dtype) for at, shape in enumerate(
+        ((*lead, depth), (features, depth), (features,))))
+    g = numbers(33, (*lead, features), dtype)
+
+    def call(device: str) -> Any:
+        leaves = [tensor(each, device).requires_grad_(True) for each in (x, w, b)]
+        ss.nn.functional.linear(*leaves).backward(tensor(g, device))
+        return tuple([leaf.grad for leaf in leaves])
+
+    check(call, ULPS)
+    leaves = [tensor(each, "cuda").requires_grad_(True) for each in (x, w, b)]
+    out, upstream = ss.nn.functional.linear(*leaves), tensor(g, "cuda")
+    ss.cuda.synchronize()
+    before = ss.cuda.launch_stats()["launches"]
+    ss.autograd.grad(out, leaves, upstream, retain_graph=True)
+    assert ss.cuda.launch_stats()["launches"] - before == 2
+    # A bias that is not one number a feature is summed as it broadcast.
+    wide = tensor(g, "cuda").requires_grad_(True) if len(lead) == 1 else None
+    if wide is not None:
+        out = ss.nn.functional.linear(*leaves[:2], wide)
+        assert ss.autograd.grad(out, [leaves[1], wide], upstream)[1].shape == wide.shape
+
+
 def test_baddbmm() -> None:
     a, b, c = numbers(19, (3, 4, 5)), numbers(20, (3, 5, 6)), numbers(21, (3, 1, 6))
     check(lambda device: ss.baddbmm(tensor(c, device), tensor(a, device), tensor(b, device),

@@ -18,6 +18,7 @@ from slipstream.core.kernels.cpu.arrays import ArrayKernel
 from slipstream.core.kernels.cpu.small_products import SmallProduct, refusal
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.shapes.specs import specs
+from slipstream.core.vocab import optional
 from slipstream.core.vocab.errors import explain
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import OpBase, Spec, TensorBase
@@ -55,6 +56,8 @@ def same_dtype(call: Any, *names: str) -> None:
                              f"convert one of them, for example with .to(ss.{first.name})")
 
 
+# Where CUDA's kernels are.
+CUDA_PRODUCTS = "core.kernels.cuda.products"
 # Which size of the second operand is summed over, as people count.
 SUMMED = "second last size"
 
@@ -256,6 +259,28 @@ def _rows_shape(call: Any) -> Any:
     return [(a.dtype, (a.shape[-1], b.shape[-1]))]
 
 
+def _rows_and_sums_shape(call: Any) -> Any:
+    return [*_rows_shape(call), (call.spec("self").dtype, call.spec("self").shape[-1:])]
+
+
+def _linear_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
+    """All gradients, the weight's and the bias's by one kernel where it takes them."""
+    if "weight" not in wanted or "bias" not in wanted:
+        return None
+    g, x = known["g"], known["input"]
+    upstream = cython.declare(TensorBase, g)
+    weight_spec = cython.declare(Spec, known["weight_spec"])
+    bias_spec = cython.declare(Spec, known["bias_spec"])
+    if (upstream.spec.device.type != "cuda" or upstream.spec.itemsize != 2 or weight_spec.ndim != 2
+            or bias_spec.shape != weight_spec.shape[:1]
+            or not optional.load(CUDA_PRODUCTS).sums_rows(upstream.spec, x.spec)):
+        return None
+    sums = ops.rows_product_sums.call2(g, x)
+    if "input" not in wanted:
+        return sums
+    return [_input_grad(g, known["weight"]), *sums]
+
+
 def _input_grad(g: Any, weight: Any) -> Any:
     other = cython.declare(TensorBase, weight)
     if other.spec.ndim == 2 and not other.spec.dtype.is_complex:
@@ -291,9 +316,14 @@ define(Entry(
         "without gaps.",
 ), cuda=("library.rows_product", "products.rows_product"))
 define(Entry(
+    "rows_product_sums(Tensor self, Tensor other)", LIBRARY, shape=_rows_and_sums_shape, path="",
+    method=False, dtypes=("float",),
+    doc="rows_product, and self summed over all leading dims; CUDA rows of 16-bit floats.",
+), cuda=("products.rows_product_sums",))
+define(Entry(
     "linear(Tensor input, Tensor weight, Tensor? bias=None)", LIBRARY, shape=_linear_shape,
-    gradient={"input": _input_grad, "weight": _weight_grad,
-              "bias": lambda g: g},
+    gradient={"input": _input_grad, "weight": _weight_grad, "bias": lambda g, bias_spec: g},
+    joint=_linear_gradients,
     path="nn.functional.linear", method=False, dtypes=("int", "float", "complex"),
     samples=samples.products(((3, 4), (2, 4)), ((3, 4), (2, 4), (2,)),
                              ((2, 3, 4), (2, 4), (2,)), ((4,), (2, 4), (2,))),

@@ -139,13 +139,15 @@ class FormulaRule(Rule):
         if self.upstream is not None:
             sources = self.sources_of(parameters_of(self.upstream))
             grads = [self.upstream(*self._values(sources, node, grads, held)), *grads[1:]]
-        if create_graph or self.eager or _lacks(grads):
+        if create_graph or _lacks(grads):
             return self._with_tensors(node, grads, held)
         if self.joint is not None:
             dtypes = dict(zip(self.wanted, _dtypes_of(node.inputs), strict=True))
             results = self.joint(dtypes, self._known(node, grads, held))
             if results is not None:
                 return list(results)
+        if self.eager:
+            return self._with_tensors(node, grads, held)
         try:
             return self._with_program(node, grads, held)
         except NotAFormula:

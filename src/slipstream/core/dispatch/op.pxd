@@ -25,7 +25,7 @@ cdef class Op(OpCore):
     cpdef object bind(self, tuple args, dict kwargs)
     cpdef object dispatch(self, ModeState state, object values, object target, int form)
     cdef object _call_into(self, ModeState state, tuple args)
-    cdef object _first_call(self, tuple key, ModeState state, tuple args)
+    cdef object _first_call(self, tuple key, ModeState state, object values)
     cdef tuple _key(self, ModeState state, object values, object target, int form)
     cpdef Plan plan_for(self, ModeState state, object values, object target, int form)
     cdef object _first_call1(self, tuple key, ModeState state, object a)

@@ -84,6 +84,8 @@ def drop_plans(op: Op) -> None:
     op.lists.clear()
 
 
+# Marks short keys of calls with keywords.
+BOUND = "bound"
 # Types of static arguments that a short key holds as they are.  A float stands beside its type, as
 # an int may equal it; zero, which has two signs, and nan, which equals nothing, in full keys alone.
 _KEYED = (tuple, str, DType)
@@ -123,19 +125,23 @@ class Op(OpCore):
         modes.note_site(state)
         if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, None, PLAIN)
-        if self.compound or kwargs or modes.listeners is not None:
+        if self.compound or modes.listeners is not None:
             return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
-        key = _short_key(self, state, args)
+        bound: tuple = self.bind(args, kwargs) if kwargs else args
+        key = _short_key(self, state, bound)
+        if kwargs and key is not None:
+            # Apart from positional calls, which may not give what is for keywords alone.
+            key = (BOUND, key)
         found = self.binary.get(key)
         if found is None:
-            return self._first_call(key, state, args)
+            return self._first_call(key, state, bound if kwargs else self.bind(args, None))
         plan: Plan = found
         plan.used = True
-        values = args if plan.bare else self.bind(args, None)
-        return self._carry_out(plan, state, values, None, PLAIN)
+        if not (plan.bare or kwargs):
+            bound = self.bind(bound, None)
+        return self._carry_out(plan, state, bound, None, PLAIN)
 
-    def _first_call(self, key: Any, state: ModeState, args: tuple[Any, ...]) -> Any:
-        values = self.bind(args, None)
+    def _first_call(self, key: Any, state: ModeState, values: tuple[Any, ...]) -> Any:
         if key is None:
             return self.dispatch(state, values, None, PLAIN)
         plan: Plan
@@ -265,8 +271,7 @@ class Op(OpCore):
         plain = isinstance(args[others[0]], (int, float, complex)) if others else True
         if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == wanted and plain
                 and plan.numbers == others and plan.prepare is None and plan.short_key is None):
-            self.binary[key] = plan
-            plan.short_key = key
+            self.binary[key], plan.short_key = plan, key
             if not cython.compiled:
                 quick.adopt(self, plan)
         return self._carry_out(plan, state, values, None, PLAIN)
@@ -330,9 +335,7 @@ class Op(OpCore):
         """Find or make the plan of this call and carry it out."""
         if self.compound:
             result = self._compound(values)
-            if form == PLAIN:
-                return result
-            return wiring.deliver(self, values, result, target, form)
+            return result if form == PLAIN else wiring.deliver(self, values, result, target, form)
         plan: Plan
         if modes.listeners is None:
             try:

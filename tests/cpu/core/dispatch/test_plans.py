@@ -216,3 +216,25 @@ def test_such_calls_are_found_by_their_short_keys() -> None:
         assert any(plan.out_spec.shape == (5, 7) for plan in known.values())
         op.call(args, None)
         assert dict(op.binary) == known
+
+
+def test_calls_with_keywords_have_short_keys_of_their_own() -> None:
+    x = ss.rand(5, 11)
+    for _ in range(2):
+        for form in ("tanh", "none"):
+            found = ss.nn.functional.gelu(x, approximate=form)
+            wanted = ss.nn.functional.gelu(x.double(), approximate=form)
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-7)
+        with pytest.raises(TypeError, match="positional"):
+            ss.nn.functional.gelu(x, "tanh")  # type: ignore[call-arg]
+    ops.gelu.call((x,), {"approximate": "tanh"})
+    known = dict(ops.gelu.binary)
+    assert [plan for key, plan in known.items() if key[0] == "bound"]
+    ops.gelu.call((x,), {"approximate": "tanh"})
+    assert dict(ops.gelu.binary) == known
+    for keepdim in (True, False):
+        for dim in (0, 1, -1):
+            for _ in range(2):
+                found = ss.sum(x, dim=dim, keepdim=keepdim)
+                np.testing.assert_allclose(found.numpy(), x.numpy().sum(dim, keepdims=keepdim),
+                                           rtol=1e-5)

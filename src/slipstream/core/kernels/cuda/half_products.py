@@ -9,6 +9,7 @@ are float32, in the order of the steps as the instruction has it; the result is 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,6 +33,9 @@ from slipstream.core.vocab.records import Kernel
 DTYPES = ("float16", "bfloat16")
 # The oldest cards that have the instruction.
 OLDEST = (8, 0)
+# The most products of numbers of a product that is ours: the library's kernels for these read what
+# the host wrote for one set of addresses, and have to be called each time.
+MOST = 1 << 29
 # Steps of both sides: along k, and along rows or columns.
 Sides = tuple[tuple[int, int], tuple[int, int]]
 WARPS = 4
@@ -43,25 +47,28 @@ PADDING = 8
 class HalfTile:
     """Rows and columns of a tile, steps of a slab, and how many slabs there is room for.
 
-    Of the four warps two share the rows and two the columns.
+    Of the four warps of a group two share the rows and two the columns.  ``groups``: of warps that
+    share the steps, a slab each in turn; their sums are joined in their order.
     """
 
     rows: int
     columns: int
     depth: int = 64
     stages: int = 3
+    groups: int = 1
 
     def lines(self, size: int, along_k: bool) -> tuple[int, int]:
         """Lines of a side's slab and elements of a line."""
         return (size, self.depth) if along_k else (self.depth, size)
 
     def shared(self, left_along_k: bool, right_along_k: bool) -> int:
-        """Bytes of shared memory: slabs of both sides, and after them the sums of the tile."""
+        """Bytes of shared memory: slabs of both sides, and after them the sums of tile and rows.
+        """
         elements = 0
         for size, along_k in ((self.rows, left_along_k), (self.columns, right_along_k)):
             lines, length = self.lines(size, along_k)
             elements += lines * (length + PADDING)
-        return max(2 * elements * self.stages, 4 * self.rows * (self.columns + 4))
+        return self.groups * max(2 * elements * self.stages, 4 * self.rows * (self.columns + 5))
 
 
 # The largest tile of which there are enough for a card, else the smallest.
@@ -73,6 +80,8 @@ _KERNEL = """
 #define COLUMNS {tile.columns}
 #define DEPTH {tile.depth}
 #define STAGES {tile.stages}
+#define GROUPS {tile.groups}
+// Of a group.
 #define THREADS {threads}
 #define PADDING {padding}
 #define DOWN (ROWS / 2)
@@ -94,12 +103,15 @@ _KERNEL = """
 #endif
 #define LEFT_LINE (LEFT_LENGTH + PADDING)
 #define RIGHT_LINE (RIGHT_LENGTH + PADDING)
+#define LEFT_SLAB (LEFT_LINES * LEFT_LINE)
+#define RIGHT_SLAB (RIGHT_LINES * RIGHT_LINE)
 // LINES lines of LENGTH elements, `step` apart; beyond `lines` and `length` come zeros.
 template <int LINES, int LENGTH, class P, class Q>
 SLIP_DEVICE void slip_slab(P to, Q from, int64_t step, int64_t lines, int64_t length, bool fits) {{
     const int across = LENGTH / 8, down = THREADS / across;
     // A thread has one column of chunks.
-    const int own = threadIdx.x / across, column = threadIdx.x % across * 8;
+    const int thread = threadIdx.x % THREADS;
+    const int own = thread / across, column = thread % across * 8;
     P into = to + (own * (LENGTH + PADDING) + column);
     Q place = from + (own * step + column);
     const int end = column < length ? (int)slip_least(lines, (int64_t)LINES) : 0;
@@ -119,7 +131,7 @@ SLIP_DEVICE void slip_slab(P to, Q from, int64_t step, int64_t lines, int64_t le
         place += down * step;
     }}
 }}
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS * GROUPS)
 slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     const place_t across = (place_t)((walk.columns + COLUMNS - 1) / COLUMNS);
     const place_t tiles = (place_t)((walk.rows + ROWS - 1) / ROWS) * across;
@@ -128,19 +140,23 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     const int64_t first_row = (int64_t)(tile / across) * ROWS;
     const int64_t first_column = (int64_t)(tile % across) * COLUMNS;
     const int64_t rows = walk.rows - first_row, columns = walk.columns - first_column;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % THREADS / 32;
+    const int group = threadIdx.x / THREADS;
     const int own_row = warp / 2 * DOWN, own_column = warp % 2 * ACROSS;
     const bool fits = slip_aligned<item_t>(left, 16) && slip_aligned<item_t>(right, 16);
-    SLIP_POINTER(item_t) lefts = slip_cast<item_t>(slip_dynamic_shared());
-    SLIP_POINTER(item_t) rights = lefts + STAGES * LEFT_LINES * LEFT_LINE;
+    SLIP_POINTER(item_t) lefts = slip_cast<item_t>(slip_dynamic_shared())
+                                 + group * STAGES * (LEFT_SLAB + RIGHT_SLAB);
+    SLIP_POINTER(item_t) rights = lefts + STAGES * LEFT_SLAB;
     const item_t* left_tile = left + (left_start + first_row * walk.left_row);
     const item_t* right_tile = right + (right_start + first_column * walk.right_column);
     const int slabs = (int)((walk.depth + DEPTH - 1) / DEPTH);
-    auto bring = [&](int slab) {{
+    const int turns = (slabs + GROUPS - 1) / GROUPS;
+    // A group's slab of a turn.
+    auto bring = [&](int turn) {{
+        const int slab = turn * GROUPS + group, stage = turn % STAGES;
         const int64_t k = (int64_t)slab * DEPTH, rest = walk.depth - k;
-        const int stage = slab % STAGES;
-        SLIP_POINTER(item_t) left_slab = lefts + stage * LEFT_LINES * LEFT_LINE;
-        SLIP_POINTER(item_t) right_slab = rights + stage * RIGHT_LINES * RIGHT_LINE;
+        SLIP_POINTER(item_t) left_slab = lefts + stage * LEFT_SLAB;
+        SLIP_POINTER(item_t) right_slab = rights + stage * RIGHT_SLAB;
         if (slab < slabs) {{
 #if LEFT_ALONG_K
             slip_slab<LEFT_LINES, LEFT_LENGTH>(left_slab, left_tile + k, walk.left_row, rows, rest,
@@ -161,16 +177,23 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
         slip_mark_copies();
     }};
     float sum[DOWN / 16][ACROSS / 8][4] = {{}};
+#ifdef LINE_SUMS
+    // The left side times ones, by the warps of the first columns.
+    const bool sums_lines = first_column == 0 && own_column == 0;
+    const uint32_t ones = slip_pair(1, 1, item_t());
+    float line[DOWN / 16][4] = {{}};
+#endif
 #pragma unroll
-    for (int slab = 0; slab < STAGES - 1; slab++) bring(slab);
+    for (int turn = 0; turn < STAGES - 1; turn++) bring(turn);
 #pragma unroll 1
-    for (int slab = 0; slab < slabs; slab++) {{
+    for (int turn = 0; turn < turns; turn++) {{
         // This slab is here, and everyone is done with the one whose place is taken next.
         slip_wait_copies<STAGES - 2>();
         __syncthreads();
-        bring(slab + STAGES - 1);
-        SLIP_POINTER(item_t) left_slab = lefts + slab % STAGES * LEFT_LINES * LEFT_LINE;
-        SLIP_POINTER(item_t) right_slab = rights + slab % STAGES * RIGHT_LINES * RIGHT_LINE;
+        bring(turn + STAGES - 1);
+        if (turn * GROUPS + group >= slabs) continue;
+        SLIP_POINTER(item_t) left_slab = lefts + turn % STAGES * LEFT_SLAB;
+        SLIP_POINTER(item_t) right_slab = rights + turn % STAGES * RIGHT_SLAB;
 #pragma unroll
         for (int k = 0; k < DEPTH; k += 16) {{
             uint32_t a[DOWN / 16][4], b[ACROSS / 16][4];
@@ -199,12 +222,20 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
                     slip_multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1],
                                   item_t());
             }}
+#ifdef LINE_SUMS
+            if (sums_lines) {{
+#pragma unroll
+                for (int i = 0; i < DOWN / 16; i++)
+                    slip_multiply(line[i], a[i], ones, ones, item_t());
+            }}
+#endif
         }}
     }}
     slip_finish_copies();
     __syncthreads();
     // Neighbouring threads store neighbouring elements.
     SLIP_POINTER(float) whole = slip_cast<float>(slip_dynamic_shared());
+    const int tile_size = ROWS * (COLUMNS + 4);
 #pragma unroll
     for (int i = 0; i < DOWN / 16; i++) {{
 #pragma unroll
@@ -213,18 +244,39 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
             for (int e = 0; e < 4; e++) {{
                 const int row = own_row + 16 * i + lane / 4 + e / 2 * 8;
                 const int column = own_column + 8 * j + lane % 4 * 2 + e % 2;
-                whole[row * (COLUMNS + 4) + column] = sum[i][j][e];
+                whole[group * tile_size + row * (COLUMNS + 4) + column] = sum[i][j][e];
             }}
         }}
     }}
+#ifdef LINE_SUMS
+    SLIP_POINTER(float) lines = whole + GROUPS * tile_size;
+    if (sums_lines && lane % 4 == 0) {{
+#pragma unroll
+        for (int i = 0; i < DOWN / 16; i++) {{
+            lines[group * ROWS + own_row + 16 * i + lane / 4] = line[i][0];
+            lines[group * ROWS + own_row + 16 * i + lane / 4 + 8] = line[i][2];
+        }}
+    }}
+#endif
     __syncthreads();
+#ifdef LINE_SUMS
+    if (first_column == 0 && threadIdx.x < ROWS && threadIdx.x < rows) {{
+        wide_t total = lines[threadIdx.x];
+#pragma unroll
+        for (int g = 1; g < GROUPS; g++) total = PLUS(total, lines[g * ROWS + threadIdx.x]);
+        sums[first_row + threadIdx.x] = NARROW(total);
+    }}
+#endif
     PLACE
 #pragma unroll 4
-    for (int n = 0; n < ROWS * COLUMNS / THREADS; n++) {{
-        const int each = threadIdx.x + n * THREADS;
+    for (int n = 0; n < ROWS * COLUMNS / (THREADS * GROUPS); n++) {{
+        const int each = threadIdx.x + n * THREADS * GROUPS;
         const int64_t row = first_row + each / COLUMNS, column = first_column + each % COLUMNS;
         if (row >= walk.rows || column >= walk.columns) continue;
-        const wide_t total = whole[each / COLUMNS * (COLUMNS + 4) + each % COLUMNS];
+        const int place = each / COLUMNS * (COLUMNS + 4) + each % COLUMNS;
+        wide_t total = whole[place];
+#pragma unroll
+        for (int g = 1; g < GROUPS; g++) total = PLUS(total, whole[g * tile_size + place]);
         STORE
     }}
 }}
@@ -242,6 +294,34 @@ def suits(sizes: Sizes, sides: Sides, steps: Ints) -> bool:
     return True
 
 
+class Capable:
+    """Which devices' cards have the instruction, as far as was asked; of one driver at a time."""
+
+    def __init__(self) -> None:
+        self.driver: Any = lambda: None
+        self.known: dict[int, bool] = {}
+
+    def has(self, index: int) -> bool:
+        """Whether a device's card has it."""
+        driver = drivers.current()
+        if self.driver() is not driver:
+            # What was a driver's is not held here, nor believed of the next one.
+            self.driver, self.known = weakref.ref(driver), {}
+        found = self.known.get(index)
+        if found is None:
+            card = driver.properties(index)
+            found = self.known[index] = (card.major, card.minor) >= OLDEST
+        return found
+
+
+capable = Capable()
+
+
+def has_instruction(index: int) -> bool:
+    """Whether a device's card has the instruction."""
+    return capable.has(index)
+
+
 def maker_of(sizes: Sizes, spec: Any, sides: Sides,
              steps: Ints = ()) -> Callable[..., Kernel] | None:
     """What makes the kernel of a product of 16-bit floats by matrix instructions; None: nothing.
@@ -251,8 +331,7 @@ def maker_of(sizes: Sizes, spec: Any, sides: Sides,
     """
     if spec.dtype.name not in DTYPES:
         return None
-    card = drivers.current().properties(spec.device.index or 0)
-    if (card.major, card.minor) < OLDEST:
+    if not has_instruction(spec.device.index or 0):
         return None
     left, right = sides
     if left[0] == right[0] == 1 and few_rows.suits(sizes, (left[1], right[1])):
@@ -287,6 +366,7 @@ def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     code = code_of(product, tile)
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, sizes.depth, 1, *geometry]
     tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
-    plan.binding = make_launch(code, plan.out_spec.device, (tiles, 1), 32 * WARPS, tail=tail,
+    threads = 32 * WARPS * tile.groups
+    plan.binding = make_launch(code, plan.out_spec.device, (tiles, 1), threads, tail=tail,
                                numbers=numbers, shared=tile.shared(*sides))
     return LaunchKernel(f"cuda {product.name} by matrix instructions")

@@ -16,7 +16,7 @@ from typing import Any
 from slipstream.core.kernels.cuda import products
 from slipstream.core.kernels.cuda.aligning import Aligner
 from slipstream.core.kernels.cuda.capturing import Library, LibraryCode
-from slipstream.core.kernels.cuda.half_products import maker_of
+from slipstream.core.kernels.cuda.half_products import MOST, maker_of
 from slipstream.core.kernels.cuda.tiles import Sizes
 from slipstream.core.kernels.cuda.tuning import Tuner
 from slipstream.core.kernels.cuda.walks import Ints, address
@@ -42,9 +42,6 @@ from slipstream.core.vocab.settings import settings
 WORKSPACE = 32 << 20
 # The capability of cards from which on they multiply a dtype.
 OLDEST = {"bfloat16": (8, 0)}
-# The most products of numbers of a product of 16-bit floats that is ours: the library's kernels for
-# these read what the host wrote for one set of addresses, and have to be called each time.
-HALF_PRODUCTS = 1 << 29
 # An auxiliary output's rows are so many elements or a multiple of it.
 AUXILIARY = 8
 
@@ -326,7 +323,7 @@ def ours_is_faster(product: Product, spec: Any) -> str:
         return "it is a small product of float32"
     left = (product.b.stride, 1) if product.transpose_b else (1, product.b.stride)
     right = (1, product.a.stride) if product.transpose_a else (product.a.stride, 1)
-    if (sizes.rows * sizes.columns * depth <= HALF_PRODUCTS
+    if (sizes.rows * sizes.columns * depth <= MOST
             and maker_of(sizes, spec, (left, right)) is not None):
         return "it is a product of 16-bit floats that our own kernel makes without a call"
     return ""

@@ -12,7 +12,7 @@ from typing import Any
 import cython
 
 from slipstream.core.kernels.cuda import elements
-from slipstream.core.kernels.cuda.half_products import DTYPES, maker_of
+from slipstream.core.kernels.cuda.half_products import DTYPES, MOST, has_instruction, maker_of
 from slipstream.core.kernels.cuda.tiles import (
     DEEPEST,
     KEPT,
@@ -253,8 +253,10 @@ def _head_text(dtype: Any, narrow: bool, near: bool, rank: int) -> str:
             f"#define RANK {rank}\n{_WALK}")
 
 
-# What differs from the plain product's text, as (word, text): a row is added.
+# What differs from the plain product's text, as (word, text): a row is added; the lines of the left
+# side are summed.
 _ADDED = (("extra", ", const item_t* added"), ("store", _STORE_SUM))
+_SUMMED = (("out", "item_t* out, item_t* sums"), ("head", "#define LINE_SUMS\n"))
 
 
 @lru_cache(maxsize=KEPT)
@@ -276,7 +278,7 @@ def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
             numbers: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a product; ``text``: what differs from the plain one."""
     left, right = found.left, found.right
-    out: Spec = plan.out_spec
+    out: Spec = plan.out_specs[0]
     product = _product(text, out.dtype, *_reach(found), len(found.batch),
                        left.second == 1 or left.first != 1, right.second != 1 and right.first == 1)
     sizes = Sizes(found.rows, found.columns, found.depth, prod(found.batch))
@@ -309,6 +311,30 @@ def rows_of(call: Any) -> tuple[Spec, Spec]:
 def rows_product(plan: Any, call: Any) -> Kernel:
     """self^T @ other over all rows; operands: out, self, other."""
     return _kernel(plan, geometry(plan.out_spec, *rows_of(call)), ())
+
+
+def sums_rows(a: Any, b: Any) -> bool:
+    """Whether `rows_product_sums` takes two tensors with these specs."""
+    left: Spec = a
+    right: Spec = b
+    if left.itemsize != HALF_BYTES or left.dtype is not right.dtype or not left.numel:
+        return False
+    columns: cython.Py_ssize_t = right.shape[-1]
+    return (columns % 8 == 0 == left.shape[-1] % 8 and left.numel * columns <= MOST
+            and left.contiguous and right.contiguous and left.device.type == "cuda"
+            and left.dtype.name in DTYPES and has_instruction(left.device.index or 0))
+
+
+def rows_product_sums_refuses(call: Any) -> str:
+    """Why `rows_product_sums` does not take two tensors, or an empty text."""
+    if sums_rows(call.spec("self"), call.spec("other")):
+        return ""
+    return "they are no rows of 16-bit floats, or too many for one kernel"
+
+
+def rows_product_sums(plan: Any, call: Any) -> Kernel:
+    """`rows_product`, and self summed over all rows; operands: out, sums, self, other."""
+    return _kernel(plan, geometry(plan.out_specs[0], *rows_of(call)), _SUMMED)
 
 
 def linear(plan: Any, call: Any) -> Kernel:
