@@ -75,6 +75,9 @@ class HalfTile:
 TILES = (HalfTile(128, 64), HalfTile(64, 64), HalfTile(32, 64), HalfTile(32, 32))
 ENOUGH = 100
 
+KEEP = """
+#define KEEP(value) kept.set(e, value)
+"""
 _KERNEL = """
 #define ROWS {tile.rows}
 #define COLUMNS {tile.columns}
@@ -268,16 +271,43 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     }}
 #endif
     PLACE
-#pragma unroll 4
-    for (int n = 0; n < ROWS * COLUMNS / (THREADS * GROUPS); n++) {{
+    // Eight elements of a row at once.
+    const bool lies_so = walk.out_column == 1 && walk.out_row % 8 == 0 && out_start % 8 == 0
+                         && slip_aligned<item_t>(out, 16);
+#pragma unroll 2
+    for (int n = 0; n < ROWS * COLUMNS / 8 / (THREADS * GROUPS); n++) {{
         const int each = threadIdx.x + n * THREADS * GROUPS;
-        const int64_t row = first_row + each / COLUMNS, column = first_column + each % COLUMNS;
-        if (row >= walk.rows || column >= walk.columns) continue;
-        const int place = each / COLUMNS * (COLUMNS + 4) + each % COLUMNS;
-        wide_t total = whole[place];
+        const int own = each / (COLUMNS / 8), eight = each % (COLUMNS / 8) * 8;
+        const int64_t row = first_row + own, first = first_column + eight;
+        if (row >= walk.rows || first >= walk.columns) continue;
+        const int place = own * (COLUMNS + 4) + eight;
+        float totals[8];
 #pragma unroll
-        for (int g = 1; g < GROUPS; g++) total = PLUS(total, whole[g * tile_size + place]);
-        STORE
+        for (int e = 0; e < 8; e++) totals[e] = whole[place + e];
+#pragma unroll
+        for (int g = 1; g < GROUPS; g++) {{
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                totals[e] = PLUS(totals[e], whole[g * tile_size + place + e]);
+        }}
+        slip_vector<item_t, 8> kept = {{}};
+#pragma unroll
+        for (int e = 0; e < 8; e++) {{
+            const int64_t column = first + e;
+            if (column >= walk.columns) continue;
+            const wide_t total = totals[e];
+            STORE
+        }}
+        const int left = (int)slip_least(walk.columns - first, (int64_t)8);
+        item_t* to = out + (out_start + row * walk.out_row + first * walk.out_column);
+        if (walk.out_column == 1) {{
+            slip_write(to, kept, left, lies_so && left == 8);
+            continue;
+        }}
+#pragma unroll
+        for (int e = 0; e < 8; e++) {{
+            if (e < left) to[e * walk.out_column] = kept.get(e);
+        }}
     }}
 }}
 """
@@ -354,7 +384,7 @@ def code_of(product: Product, tile: HalfTile) -> KernelCode:
     text = filled(_KERNEL.format(tile=tile, threads=32 * WARPS, padding=PADDING), product)
     head = (f"#define LEFT_ALONG_K {int(product.left_along_k)}\n"
             f"#define RIGHT_ALONG_K {int(product.right_along_k)}\n")
-    code = KernelCode(f"slip_{product.name}", product.head + head + MATRIX + text)
+    code = KernelCode(f"slip_{product.name}", KEEP + product.head + head + MATRIX + text)
     return code.made_by(EPILOGUE if product.fused else TILED)
 
 

@@ -85,11 +85,18 @@ _EACH = """
 """
 _LEFT = "const item_t item = left_slab[left_far[n]]; value = WIDEN(item);"
 _RIGHT = "const item_t item = right_slab[right_far[n]]; value = WIDEN(item);"
-_STORE = "out[out_start + row * walk.out_row + column * walk.out_column] = NARROW(total);"
+# Kernels that hold several elements of a row before they store them have a KEEP of their own.
+_SPOT = "out_start + row * walk.out_row + column * walk.out_column"
+_KEEP = f"""
+#ifndef KEEP
+#define KEEP(value) out[{_SPOT}] = value
+#endif
+"""
+_STORE = "KEEP(NARROW(total));"
 _STORE_SUM = """const item_t addend = added[added_start + row * walk.added_row
                                         + column * walk.added_column];
             const wide_t result = PLUS(total, WIDEN(addend));
-            out[out_start + row * walk.out_row + column * walk.out_column] = NARROW(result);"""
+            KEEP(NARROW(result));"""
 # beta * added + alpha * total; what is added is not read where beta is 0.
 _STORE_SCALED = """wide_t result = total;
             const wide_t alpha_value = ALPHA, beta_value = BETA;
@@ -101,16 +108,15 @@ _STORE_SCALED = """wide_t result = total;
                 const wide_t scaled = IS_ONE(beta_value) ? more : TIMES(more, beta_value);
                 result = PLUS(result, scaled);
             }
-            out[out_start + row * walk.out_row + column * walk.out_column] = NARROW(result);"""
+            KEEP(NARROW(result));"""
 
 # An activation of total + added, in one rounding; AUX stores what it is taken of.
 _STORE_ACTIVATED = """const item_t addend = added[added_start + row * walk.added_row
                                                 + column * walk.added_column];
             const wide_t sum = PLUS(total, WIDEN(addend));
-            const int64_t spot = out_start + row * walk.out_row + column * walk.out_column;
             AUX
             ACTIVATION
-            out[spot] = NARROW(result);"""
+            KEEP(NARROW(result));"""
 _RELU = "const wide_t result = sum > 0 || sum != sum ? sum : 0;"
 # As the formula of gelu says, operation by operation.
 _GELU = """const wide_t cube = (wide_t)0.044715 * sum * sum * sum;
@@ -250,7 +256,7 @@ def _head_text(dtype: Any, narrow: bool, near: bool, rank: int) -> str:
     """The types; ``narrow`` and ``near`` as `_reach` finds them."""
     far = "int32_t" if near else "int64_t"
     return (f"{elements.typed(dtype)}{place_type(0 if narrow else NARROW)}typedef {far} far_t;\n"
-            f"#define RANK {rank}\n{_WALK}")
+            f"#define RANK {rank}\n{_WALK}{_KEEP}")
 
 
 # What differs from the plain product's text, as (word, text): a row is added; the lines of the left
@@ -446,7 +452,7 @@ def addmm(plan: Any, call: Any) -> Kernel:
 def addmm_activated(plan: Any, call: Any) -> Kernel:
     """act(self + mat1 @ mat2); operands: (what it is taken of,) out, self, mat1, mat2."""
     keeps = len(plan.out_specs) == 2
-    store = _STORE_ACTIVATED.replace("AUX", "aux[spot] = NARROW(sum);" if keeps else "")
+    store = _STORE_ACTIVATED.replace("AUX", f"aux[{_SPOT}] = NARROW(sum);" if keeps else "")
     found = geometry(plan.out_spec, call.spec("mat1"), call.spec("mat2"), False,
                      call.spec("self"))
     return _kernel(plan, found, (
