@@ -33,7 +33,7 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3}
 def start(restart: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Start anew with a library beside the driver, which takes small products too."""
     monkeypatch.setattr(products, "SMALL_PRODUCTS", 0)
-    monkeypatch.setattr(library, "HALF_PRODUCTS", 0)
+    monkeypatch.setattr(library, "MOST", 0)
     return lambda **options: restart(library=True, **options)
 
 
