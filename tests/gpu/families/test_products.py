@@ -11,6 +11,7 @@ from catalogue import host
 
 import slipstream as ss
 from gpu.families.sides import COMPLEX, FLOATS, INTEGERS, check, numbers, shifted, tensor
+from slipstream.core.kernels.cuda import half_products, tiles
 
 ULPS = 64.0
 # Rows, steps, columns: every tile, edges of tiles and slabs, and sums that are cut in parts.
@@ -58,7 +59,8 @@ def test_few_rows_of_narrow_floats(dtype: Any, size: tuple[int, int, int]) -> No
 
 
 # Rows, steps, columns: every tile, and ends of tiles and slabs.
-HALVES = ((24, 8, 16), (17, 72, 40), (40, 200, 96), (700, 64, 264), (1600, 24, 520))
+HALVES = ((24, 8, 16), (17, 72, 40), (40, 200, 96), (40, 1096, 72), (700, 64, 264),
+          (1600, 24, 520))
 
 
 def by_matrix_instructions(call: Callable[[], Any]) -> bool:
@@ -86,6 +88,21 @@ def test_narrow_floats_however_they_lie(dtype: Any, size: tuple[int, int, int]) 
     assert by_matrix_instructions(lambda: tensor(a, "cuda") @ tensor(bt, "cuda").t())
     turned = tensor(at, "cuda").t()
     assert by_matrix_instructions(lambda: turned @ tensor(b, "cuda")) == (m % 8 == 0)
+
+
+@pytest.mark.parametrize("size", [(72, 552, 136), (70, 1096, 136)])
+def test_groups_of_warps_share_long_sums(size: tuple[int, int, int],
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    m, k, n = size
+    a, b = numbers(34, (m, k), ss.bfloat16), numbers(35, (n, k), ss.bfloat16)
+    # So few blocks are enough for the second smallest tile to be taken.
+    monkeypatch.setattr(half_products, "ENOUGH", 7)
+    wide = half_products.HalfTile(32, 64, groups=4)
+    assert half_products.tile_of(tiles.Sizes(m, n, k), 227 << 10) == wide
+    assert half_products.tile_of(tiles.Sizes(m, n, k), 99 << 10).groups == 1
+    assert half_products.tile_of(tiles.Sizes(m, n, 256), 227 << 10).groups == 1
+    check(lambda device: tensor(a, device) @ tensor(b, device).t(), ULPS)
+    check(lambda device: tensor(a, device)[:, :-8] @ tensor(b, device).t()[:-8], ULPS)
 
 
 def test_batches_of_narrow_floats() -> None:

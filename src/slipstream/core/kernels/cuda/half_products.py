@@ -73,7 +73,10 @@ class HalfTile:
 
 # The largest tile of which there are enough for a card, else the smallest.
 TILES = (HalfTile(128, 64), HalfTile(64, 64), HalfTile(32, 64), HalfTile(32, 32))
-ENOUGH = 100
+ENOUGH = 90
+# Where few small tiles have sums of so many slabs, groups of warps share them.
+SHARED = {HalfTile(32, columns): HalfTile(32, columns, groups=4) for columns in (64, 32)}
+MANY_SLABS = 8
 
 KEEP = """
 #define KEEP(value) kept.set(e, value)
@@ -275,8 +278,7 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     const bool lies_so = walk.out_column == 1 && walk.out_row % 8 == 0 && out_start % 8 == 0
                          && slip_aligned<item_t>(out, 16);
 #pragma unroll 2
-    for (int n = 0; n < ROWS * COLUMNS / 8 / (THREADS * GROUPS); n++) {{
-        const int each = threadIdx.x + n * THREADS * GROUPS;
+    for (int each = threadIdx.x; each < ROWS * COLUMNS / 8; each += THREADS * GROUPS) {{
         const int own = each / (COLUMNS / 8), eight = each % (COLUMNS / 8) * 8;
         const int64_t row = first_row + own, first = first_column + eight;
         if (row >= walk.rows || first >= walk.columns) continue;
@@ -324,15 +326,15 @@ def suits(sizes: Sizes, sides: Sides, steps: Ints) -> bool:
     return True
 
 
-class Capable:
-    """Which devices' cards have the instruction, as far as was asked; of one driver at a time."""
+class Cards:
+    """What devices' cards have, as far as was asked; of one driver at a time."""
 
     def __init__(self) -> None:
         self.driver: Any = lambda: None
-        self.known: dict[int, bool] = {}
+        self.known: dict[int, tuple[bool, int]] = {}
 
-    def has(self, index: int) -> bool:
-        """Whether a device's card has it."""
+    def of(self, index: int) -> tuple[bool, int]:
+        """Whether a device's card has the instruction, and its bytes of shared memory a block."""
         driver = drivers.current()
         if self.driver() is not driver:
             # What was a driver's is not held here, nor believed of the next one.
@@ -340,16 +342,17 @@ class Capable:
         found = self.known.get(index)
         if found is None:
             card = driver.properties(index)
-            found = self.known[index] = (card.major, card.minor) >= OLDEST
+            found = ((card.major, card.minor) >= OLDEST, card.shared_memory_per_block_optin)
+            self.known[index] = found
         return found
 
 
-capable = Capable()
+cards = Cards()
 
 
 def has_instruction(index: int) -> bool:
     """Whether a device's card has the instruction."""
-    return capable.has(index)
+    return cards.of(index)[0]
 
 
 def maker_of(sizes: Sizes, spec: Any, sides: Sides,
@@ -369,13 +372,21 @@ def maker_of(sizes: Sizes, spec: Any, sides: Sides,
     return half_product if suits(sizes, sides, steps) else None
 
 
-def tile_of(sizes: Sizes) -> HalfTile:
-    """The tile for results of this size."""
-    for tile in TILES:
-        down, across = blocks(sizes.rows, tile.rows), blocks(sizes.columns, tile.columns)
+def tile_of(sizes: Sizes, room: int) -> HalfTile:
+    """The tile for results of this size, on a card with so much shared memory for a block."""
+    tile = TILES[-1]
+    for each in TILES:
+        down, across = blocks(sizes.rows, each.rows), blocks(sizes.columns, each.columns)
         if down * across * sizes.batches >= ENOUGH:
-            return tile
-    return TILES[-1]
+            tile = each
+            break
+    shared = SHARED.get(tile)
+    if (shared is None or sizes.depth < MANY_SLABS * tile.depth
+            or blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns)
+            * sizes.batches >= 2 * ENOUGH):
+        return tile
+    most = max(shared.shared(left, right) for left in (False, True) for right in (False, True))
+    return shared if most <= room else tile
 
 
 @lru_cache(maxsize=KEPT)
@@ -391,7 +402,7 @@ def code_of(product: Product, tile: HalfTile) -> KernelCode:
 def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
                  numbers: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a product for which `suits` holds; arguments as `tiled` has them."""
-    tile = tile_of(sizes)
+    tile = tile_of(sizes, cards.of(plan.out_spec.device.index or 0)[1])
     sides = product.left_along_k, product.right_along_k
     code = code_of(product, tile)
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, sizes.depth, 1, *geometry]
