@@ -17,7 +17,7 @@ from typing import Any
 from slipstream.core.kernels.cuda import few_rows
 from slipstream.core.kernels.cuda.few_rows import WHOLE
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
-from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled
+from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled, foresight_of
 from slipstream.core.kernels.cuda.walks import Ints, blocks
 from slipstream.core.launch.cuda.launches import (
     EPILOGUE,
@@ -279,14 +279,21 @@ def code_of(product: Product, tile: HalfTile) -> KernelCode:
     return code.made_by(EPILOGUE if product.fused else TILED)
 
 
+def codes_for(others: Ints, sizes: Ints, product: Product) -> list[KernelCode]:
+    """The kernel that a product of other sizes needs."""
+    return [code_of(product, tile_of(Sizes(*others)))]
+
+
 def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
                  numbers: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a product for which `suits` holds; arguments as `tiled` has them."""
     tile = tile_of(sizes)
     sides = product.left_along_k, product.right_along_k
+    device = plan.out_spec.device
+    foresight_of(product, "half", device).meet(device, sizes.four(), codes_for, product)
     code = code_of(product, tile)
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, sizes.depth, 1, *geometry]
     tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
-    plan.binding = make_launch(code, plan.out_spec.device, (tiles, 1), 32 * WARPS, tail=tail,
+    plan.binding = make_launch(code, device, (tiles, 1), 32 * WARPS, tail=tail,
                                numbers=numbers, shared=tile.shared(*sides))
     return LaunchKernel(f"cuda {product.name} by matrix instructions")
