@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -23,10 +23,11 @@ USUAL = (dtypes.float32, dtypes.bfloat16)
 
 
 def sources(every: bool) -> list[Source]:
-    """What samples and optimizers ask for in float32 and bfloat16, for every architecture.
+    """What samples and optimizers ask for in float32 and bfloat16, the main architecture's first.
 
-    And what they ask for in all other dtypes and layouts: for each architecture if ``every``, else
-    for one of them each, in turn.
+    Then the same for one of the other architectures that ask for it each, in turn; then what they
+    ask for in all other dtypes and layouts, for one architecture each.  All of them for each
+    architecture if ``every``.
     """
     with recorded(ARCHITECTURES) as driver, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -36,8 +37,11 @@ def sources(every: bool) -> list[Source]:
         ask(f"cuda:{MAIN}", DTYPES)
         walk(f"cuda:{MAIN}")
         others = [each for each in driver.sources if each not in usual]
-    return [*usual, *[each._replace(arch=arch) for each in others
-                      for arch in (homes(each) if every else (turn(each),))]]
+    main = [each for each in usual if each.arch == ARCHITECTURES[MAIN]]
+    return [*main, *[each for each in usual if each.arch != ARCHITECTURES[MAIN]
+                     and (every or is_its_turn(each, usual))],
+            *[each._replace(arch=arch) for each in others
+              for arch in (homes(each) if every else (turn(each, homes(each)),))]]
 
 
 def homes(source: Source) -> tuple[str, ...]:
@@ -45,10 +49,15 @@ def homes(source: Source) -> tuple[str, ...]:
     return ARCHITECTURES[1:] if "cp.async" in source.text else ARCHITECTURES
 
 
-def turn(source: Source) -> str:
-    """The architecture whose turn a source is, the same in every run."""
-    found = homes(source)
+def turn(source: Source, found: Sequence[str]) -> str:
+    """The architecture of these whose turn a source is, the same in every run."""
     return found[crc32(source.text.encode()) % len(found)]
+
+
+def is_its_turn(source: Source, asked: Container[Source]) -> bool:
+    """Whether a source is compiled for its architecture, beside the main one."""
+    asking = [arch for arch in ARCHITECTURES if source._replace(arch=arch) in asked]
+    return source.arch == turn(source, asking)
 
 
 def ask(device: str, kinds: tuple[DType, ...]) -> None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from math import inf
 from typing import Any, NamedTuple
 
 from slipstream.core.kernels.cuda.prelude import PRELUDE
@@ -17,6 +21,8 @@ from slipstream.core.native.driver import CompileError
 from slipstream.core.native.recording import Source
 
 SIZE = 24
+# Seconds between two lines that tell how far a run is.
+BETWEEN = 10
 FIGURES = re.compile(
     r"Compiling entry function '(?P<name>\w+)'.*?"
     r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
@@ -40,11 +46,64 @@ class Outcome(NamedTuple):
     error: str = ""
 
 
-def compile_all(compiler: Any, sources: Iterable[Source]) -> list[Outcome]:
-    """Compile every source; NVRTC runs in as many threads as there are cores."""
-    with ThreadPoolExecutor(os.cpu_count() or 1) as workers:
-        return [outcome for batch in workers.map(lambda each: compiled(compiler, each),
-                                                 list(batches(sources))) for outcome in batch]
+class Work:
+    """How far a run is: it tells now and then, and begins nothing after ``seconds``.
+
+    ``tell`` takes a line; ``running`` has what is being compiled, by its number.
+    """
+
+    def __init__(self, tell: Callable[[str], Any] | None = None, seconds: float = inf) -> None:
+        self.tell = tell
+        self.seconds = seconds
+        self.start = self.told = time.monotonic()
+        self.lock = threading.Lock()
+        self.numbers = count()
+        self.running: dict[int, list[Source]] = {}
+        self.total = 0
+        self.done = 0
+
+    def compiled(self, compiler: Any, batch: list[Source]) -> list[Outcome]:
+        """The outcomes of a batch; none where there is no time left for it."""
+        number = next(self.numbers)
+        with self.lock:
+            if time.monotonic() - self.start > self.seconds:
+                return []
+            self.running[number] = batch
+            self.report()
+        try:
+            return compiled(compiler, batch)
+        finally:
+            with self.lock:
+                del self.running[number]
+                self.done += len(batch)
+
+    def report(self) -> None:
+        """Tell how far it is, where that was not told for some seconds."""
+        now = time.monotonic()
+        if self.tell is None or now - self.told < BETWEEN:
+            return
+        self.told = now
+        names = ", ".join(f"{batch[0].name} for {batch[0].arch}"
+                          + (f" and {len(batch) - 1} more" if len(batch) > 1 else "")
+                          for batch in self.running.values())
+        self.tell(f"{self.done:,} of {self.total:,} sources in {now - self.start:.0f} s; "
+                  f"now {names}")
+
+
+def compile_all(compiler: Any, sources: Sequence[Source], work: Work | None = None,
+                first: int = 0) -> list[Outcome]:
+    """Compile every source, so many of them first; NVRTC runs in as many threads as cores."""
+    work = work or Work()
+    all_batches = [*batches(sources[:first]), *batches(sources[first:])]
+    work.total = sum(len(batch) for batch in all_batches)
+    with ThreadPoolExecutor(cores()) as workers:
+        return [outcome for batch in workers.map(lambda each: work.compiled(compiler, each),
+                                                 all_batches) for outcome in batch]
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def batches(sources: Iterable[Source]) -> Iterator[list[Source]]:

@@ -209,9 +209,12 @@ def _tiled(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any
 
 
 @functools.lru_cache(maxsize=1024)
-def _plain_scale(driver: Any, specs: tuple[Any, Any, Any], scale: float | None,
+def _plain_scale(driver: int, specs: tuple[Any, Any, Any], scale: float | None,
                  enable_gqa: bool) -> float | None:
-    """The scale of a call that the kernel takes as it is, on the card of a driver; else None."""
+    """The scale of a call that the kernel takes as it is, on the card of a driver; else None.
+
+    ``driver``: its number, as what is kept here must hold no driver.
+    """
     _check(*specs, None, False)
     form = _form(*specs, enable_gqa)
     if form is None or not form.ready:
@@ -225,7 +228,7 @@ def _plain_scale(driver: Any, specs: tuple[Any, Any, Any], scale: float | None,
 def _attention(query: Any, key: Any, value: Any, attn_mask: Any, *facts: Any) -> Any:
     dropout_p, is_causal, scale, enable_gqa = facts
     if attn_mask is None and dropout_p == 0 and (scale is None or type(scale) is float):
-        known = _plain_scale(drivers.found, (query.spec, key.spec, value.spec), scale,
+        known = _plain_scale(drivers.number, (query.spec, key.spec, value.spec), scale,
                              enable_gqa)
         if known is not None:
             return ops.attention.call((query, key, value, None, 0, 0, 0.0, bool(is_causal), known),

@@ -26,6 +26,8 @@ class Drivers:
 
     def __init__(self) -> None:
         self.found: Driver | None = None
+        # How many drivers there were: tells them apart in what is kept longer than they are.
+        self.number = 0
         # Why there is none, and what would mend it where that is known.
         self.missing = ""
         self.mend = ""
@@ -53,12 +55,14 @@ class Drivers:
     def use(self, driver: Driver | None) -> None:
         """Take this driver from now on; None: find one again.  For tests, before any context."""
         self.found = driver
+        self.number += 1
         self.missing = self.mend = ""
         # What left was memory of the driver before.
         exports.clear()
 
     def _find(self) -> None:
         simulated = settings.driver == "sim"
+        self.number += 1
         try:
             if simulated:
                 self.found = optional.load("core.native.simulated").SimulatedDriver()

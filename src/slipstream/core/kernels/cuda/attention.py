@@ -118,19 +118,20 @@ def whole_tiling(width: int, itemsize: int) -> Tiling:
 
 def supports(device: Any, dtype: Any, width: int) -> bool:
     """Whether a card has the instructions, and shared memory for heads of a width."""
-    return _card_supports(drivers.current(), device.index or 0, dtype, width)
+    card = drivers.current().properties(device.index or 0)
+    return _card_supports(card.major, card.shared_memory_per_block_optin, dtype.itemsize, width)
 
 
 @functools.lru_cache(maxsize=64)
-def _card_supports(driver: Any, index: int, dtype: Any, width: int) -> bool:
-    card = driver.properties(index)
-    if dtype.itemsize == 2:
-        return bool(card.major >= 8 and card.shared_memory_per_block_optin >= EVERYWHERE)
-    wide, itemsize = padded(width), dtype.itemsize
+def _card_supports(major: int, shared: int, itemsize: int, width: int) -> bool:
+    """The same by a card's facts: what is kept here outlives every driver."""
+    if itemsize == 2:
+        return major >= 8 and shared >= EVERYWHERE
+    wide = padded(width)
     side = whole_tiling(wide, itemsize).rows
     # Four tiles of vectors, one of weights, and two rows of sums.
     held = 4 * side * (wide + 1) + side * (side + 1) + 2 * side
-    return bool(held * itemsize <= card.shared_memory_per_block_optin)
+    return held * itemsize <= shared
 
 
 def padded(width: int) -> int:

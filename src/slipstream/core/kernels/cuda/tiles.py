@@ -15,7 +15,8 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from slipstream.core.kernels.cuda.walks import THREADS, address, blocks, launch
+from slipstream.core.kernels.cuda.foresight import Foresight
+from slipstream.core.kernels.cuda.walks import THREADS, Ints, address, blocks, launch
 from slipstream.core.launch.cuda.launches import (
     EPILOGUE,
     TILED,
@@ -75,6 +76,10 @@ class Sizes:
         self.columns = columns
         self.depth = depth
         self.batches = batches
+
+    def four(self) -> Ints:
+        """All of them."""
+        return (self.rows, self.columns, self.depth, self.batches)
 
     def tiles(self, tile: Tile) -> int:
         """How many tiles the results have."""
@@ -328,6 +333,22 @@ def join_of(product: Product) -> KernelCode:
     return code.made_by(EPILOGUE if product.fused else TILED)
 
 
+@lru_cache(maxsize=KEPT)
+def foresight_of(product: Product, maker: str, device: Any) -> Foresight:
+    """What is known of the sizes of a product that ``maker`` makes on a device."""
+    return Foresight()
+
+
+def codes_for(others: Ints, sizes: Ints, more: tuple[Product, int]) -> list[KernelCode]:
+    """The kernels that a product of other sizes needs; ``more``: it, and bytes of its sums."""
+    product, itemsize = more
+    wanted = Sizes(*others)
+    tile = tile_of(wanted, itemsize)
+    if parts_of(wanted, tile) == 1:
+        return [code_of(product, tile, False)]
+    return [code_of(product, tile, True), join_of(product)]
+
+
 class TiledKernel(Kernel):
     """The launches of a product that is cut into parts: the parts, and their sum.
 
@@ -373,6 +394,8 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     elements = sizes.rows * sizes.columns * sizes.batches
     if not elements:
         return launched(name)
+    foresight_of(product, "tiled", device).meet(device, sizes.four(), codes_for,
+                                                (product, itemsize))
     code = code_of(product, tile, parts > 1)
     shape = ((sizes.tiles(tile), parts, 1), (THREADS, 1, 1), 0)
     # As `make_launch` makes it; products are bound for every new size.
