@@ -22,7 +22,7 @@ from slipstream.core.api.profiling import Session
 ROOT = Path(__file__).resolve().parents[2]
 INSTEAD = re.compile(r"^( *)\S.*  # instead: (.*)$", re.MULTILINE)
 OPS, ROUNDS = 2000, 15
-WARM, STEPS, STRETCHES = 60, 40, 7
+WARM, STEPS, STRETCHES = 60, 40, 15
 COST_BAR = 0.5
 # A promise may be 30 % off either way.
 LEAST_SHARE, MOST_SHARE = 0.7, 1.3
@@ -106,7 +106,7 @@ def promises() -> list[Row]:
     for path in sorted((ROOT / "examples" / "slow").glob("*.py")):
         source = path.read_text(encoding="utf-8")
         slow, quick = program(source, path), program(INSTEAD.sub(r"\1\2", source), path)
-        before, after = alone(slow), alone(quick)
+        before, after = alone(slow, quick)
         with profiler.profile() as seen:
             for _ in range(STEPS):
                 slow()
@@ -130,13 +130,20 @@ def program(source: str, path: Path) -> Step:
     return step
 
 
-def alone(step: Step) -> float:
-    """Microseconds of a step while nobody watches: the median of some stretches."""
-    found = []
-    for _ in range(STRETCHES):
-        start = time.perf_counter()
-        for _ in range(STEPS):
-            step()
-        ss.cuda.synchronize()
-        found.append((time.perf_counter() - start) / STEPS * 1e6)
-    return statistics.median(found)
+def alone(slow: Step, quick: Step) -> tuple[float, float]:
+    """Microseconds of a step of each while nobody watches: the median of some stretches.
+
+    They take turns: a machine is not as fast at one time as at another.
+    """
+    found = [(stretch(slow), stretch(quick)) for _ in range(STRETCHES)]
+    before, after = (statistics.median(times) for times in zip(*found, strict=True))
+    return before, after
+
+
+def stretch(step: Step) -> float:
+    """Microseconds of a step of some."""
+    start = time.perf_counter()
+    for _ in range(STEPS):
+        step()
+    ss.cuda.synchronize()
+    return (time.perf_counter() - start) / STEPS * 1e6

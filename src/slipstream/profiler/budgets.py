@@ -8,12 +8,12 @@ units (`Work`).
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from slipstream.core.api.budget import Budget
-from slipstream.core.api.recording import Event, Recording
-from slipstream.core.api.units import Units
+from slipstream.core.api.pacing import gaps_of_host, on_card, pace_of
+from slipstream.core.api.recording import Recording
+from slipstream.core.api.units import Shown, Units
 
 # Layers of the host that are not launching.
 NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
@@ -23,10 +23,12 @@ MENDABLE = ("exported storage", "wait", "too short", "copy")
 GRAPHED = 0.2
 # µs: less is not measured.
 LEAST = 0.01
-# The op that copies between devices, and how many times the usual Python between two ops is work
-# of the program's own.
-COPY_OP = "copy_across"
-LONG = 3
+# Ops that take so many times what the ones with a price take are dearer.
+DEARER = 1.5
+# What the host does between two of its records is the program's own work, such as reading a file,
+# where it is longer than so many ns, so many times the median, and so many times what is usual
+# around waits and copies.
+QUIET_NS, QUIET_TIMES, USUAL = 20_000, 16, 2
 
 
 def steps_of(recording: Recording) -> int:
@@ -74,68 +76,84 @@ def budget_of(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE) 
 class Work:
     """What a recording's program did of each thing that `Units` has a price for.
 
-    ``ops`` on the card; ``alone``: launches that went by themselves; ``waits`` and ``moves`` of
-    pageable memory; ``own``: ns of the host beside all these, loading included; ``card``: ns of
-    the card's work.  What a mend takes away is taken off here.
+    ``ops`` on the card, each taking ``dearer`` ns more than the one with a price; ``alone``:
+    launches that went by themselves; ``waits``: (line, ns for which the card works longer than
+    before a small one); ``moves`` of pageable memory: (line, bytes); ``own``: ns of the program's
+    own work, loading included; ``card``: ns of the card's work.  What a mend takes away is taken
+    off here.
     """
 
     ops: int
     alone: int
-    waits: list[Event]
-    moves: list[Event]
+    waits: list[tuple[str, float]]
+    moves: list[tuple[str, int]]
     own: float
     card: float
+    dearer: float = 0.0
 
     def budget(self, units: Units, steps: int) -> Budget:
         """A step with nobody looking: host and card side by side."""
-        host = self.own + self.ops * units.replayed + self.alone * (units.alone - units.replayed)
-        # The host waits for small things too; for the card's long work as long as was seen.
-        host += sum(max(event.end - event.start, units.wait) for event in self.waits)
-        host += sum(units.copy + event.value * units.byte for event in self.moves)
+        host = self.own + self.ops * (units.replayed + self.dearer)
+        host += self.alone * (units.alone - units.replayed)
+        host += sum(units.wait + longer for _, longer in self.waits)
+        host += sum(units.copy + nbytes * units.byte for _, nbytes in self.moves)
         ops = max(self.ops, 1)
         return Budget(ops / steps, max(host / 1000 / ops, LEAST),
                       max(self.card / 1000 / ops, LEAST))
 
 
-def work_of(recording: Recording, units: Units, card: int) -> Work:
+def work_of(recording: Recording, units: Units, shown: Shown, card: int) -> Work:
     """What was done; ``card``: ns for which it was seen to be busy."""
     sends = recording.of("send")
     alone = sum(event.value for event in sends if not event.replayed)
-    busy = float(card)
-    if recording.timed_by == "events":
-        # Around small windows events show more than the kernels.
-        busy -= alone * units.lone_extra + sum(
-            units.graph_extra + units.node_extra * event.value for event in sends if event.replayed)
+    # Around small launches a profile shows more than the card's own time.
+    busy = card - alone * shown.lone_extra - sum(
+        shown.graph_extra + shown.node_extra * event.value for event in sends if event.replayed)
     # Bytes that a wait reads are moved within it.
-    waits = recording.of("wait")
-    reading = {event.where for event in waits if event.value}
-    moves = [event for event in recording.of("host copy") if event.where not in reading]
-    return Work(sum(on_card(recording, event) for event in recording.of("op")), alone, waits, moves,
-                own_time(recording, units), max(busy, 0.0))
+    reading = {event.where for event in recording.of("wait") if event.value}
+    moves = [(event.where, event.value) for event in recording.of("host copy")
+             if event.where not in reading]
+    return Work(sum(on_card(recording, event) for event in recording.of("op")), alone,
+                waits_of(recording, shown), moves, own_time(recording, shown), max(busy, 0.0),
+                dearness(recording, shown))
 
 
-def on_card(recording: Recording, event: Event) -> bool:
-    """Whether an op is a card's and no copy between devices."""
-    plan = recording.plans.get(event.plan)
-    return plan is not None and plan.device != "cpu" and event.op != COPY_OP
+def waits_of(recording: Recording, shown: Shown) -> list[tuple[str, float]]:
+    """(line, ns beyond a small one) of each wait.
+
+    A wait is long where both say so: the host was longer in it, and the card had more to do.
+    """
+    work = recording.of("kernel", "copy", "fill")
+    found, place = [], 0
+    for wait, waiting in recording.waiting():
+        spent = 0
+        while place < len(work) and work[place].start < wait.end:
+            spent += work[place].end - work[place].start
+            place += 1
+        longer = min(waiting - shown.waiting, spent - shown.waited)
+        found.append((wait.where, max(longer, 0.0)))
+    return found
 
 
-def own_time(recording: Recording, units: Units) -> float:
-    """ns of the host between ops, beyond the line that calls one; waits and copies are priced."""
-    host = [event for event in recording.of("op", "wait", "host copy", "send", "plan")
-            if event.kind != "op" or on_card(recording, event)]
-    threads = Counter(event.thread for event in host if event.kind == "op")
-    thread = threads.most_common(1)[0][0] if threads else 0
-    total, last = 0.0, None
-    for event in host:
-        if event.thread != thread:
-            continue
-        if last is not None:
-            gap = event.start - last.end
-            around = {event.kind, last.kind}
-            price = max(units.wait if "wait" in around else 0.0,
-                        units.copy if "host copy" in around else 0.0, units.line)
-            total += gap - price if gap > max(price, LONG * units.line) else 0.0
-        if last is None or event.end > last.end:
-            last = event
-    return total
+def dearness(recording: Recording, shown: Shown) -> float:
+    """ns for which an op takes the host longer than the one with a price.
+
+    The profile's own part is in both.  What is less than half more is no difference: a machine is
+    not the same from one moment to the next.  Whole stacks take longer than can be told apart.
+    """
+    if any(event.stack for event in recording.of("op")):
+        return 0.0
+    pace = pace_of(recording)
+    return pace - shown.pace if pace > DEARER * shown.pace else 0.0
+
+
+def own_time(recording: Recording, shown: Shown) -> float:
+    """ns of the program's own work: loading, and what lies between records and is unusually long.
+
+    What the host computes with ops of its own lies between, too.
+    """
+    gaps = sorted(high - low for low, high in gaps_of_host(recording))
+    typical = gaps[len(gaps) // 2] if gaps else 0
+    least = max(QUIET_NS, QUIET_TIMES * typical, USUAL * shown.gap)
+    loading = sum(event.end - event.start for event in recording.of("data"))
+    return float(loading + sum(gap - typical for gap in gaps if gap >= least))

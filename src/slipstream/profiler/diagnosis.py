@@ -15,15 +15,21 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from slipstream.core.api.pacing import COPY_OP
 from slipstream.core.api.recording import Recording
-from slipstream.core.api.units import units_of
-from slipstream.profiler.budgets import MENDABLE, NOT_LAUNCHING, Work, steps_of, work_of
+from slipstream.core.api.units import shown_of, units_of
+from slipstream.profiler.budgets import (
+    MENDABLE,
+    NOT_LAUNCHING,
+    QUIET_NS,
+    QUIET_TIMES,
+    Work,
+    steps_of,
+    work_of,
+)
 
 BOUNDS = ("launch", "GPU", "wait", "copy", "data")
 Interval = tuple[int, int]
-# What the host does between two of its records, where it is longer than so many ns and so many
-# times the median: work of the program's own, such as reading a file.
-QUIET_NS, QUIET_TIMES = 20_000, 16
 # A gap belongs to a wait that ended at most so many ns before it began.
 SLACK_NS = 2_000
 # Kernels of a replayed graph follow one another within so many ns.
@@ -150,13 +156,16 @@ def split_idle(recording: Recording, idle: list[Interval], start: int, end: int)
     loading = merged([*((event.start, event.end) for event in recording.of("data")),
                       *quiet_stretches(recording, start, end)])
     plans = merged((event.start, event.end) for event in recording.of("plan"))
-    copies = without(host_copies(recording), plans)
+    copies = without(copy_calls(recording), plans)
     causes = {"plan": plans, "copy": copies,
               "data": without(loading, merged([*plans, *copies]))}
     waits = sorted(event.end for event in recording.of("wait"))
+    # What it takes to launch a graph that CUPTI looks at is nothing that the program does.
+    looked_at = merged((event.start, event.end) for event in recording.of("send")
+                       if event.replayed and by_cupti(recording))
     parts = {"launch": 0, "wait": 0, "data": 0, "plan": 0, "copy": 0}
     for gap in idle:
-        left = gap[1] - gap[0]
+        left = gap[1] - gap[0] - overlap(gap, looked_at)
         for part, intervals in causes.items():
             spent = overlap(gap, intervals)
             parts[part] += spent
@@ -172,13 +181,31 @@ def host_copies(recording: Recording) -> list[Interval]:
     return merged((event.start, event.end) for event in recording.of("host copy"))
 
 
+def copy_calls(recording: Recording) -> list[Interval]:
+    """When the host was in calls that move bytes to the card, beside launches that they send.
+
+    Calls that wait for the card are waits, all but the moving.
+    """
+    moving = host_copies(recording)
+    aside = merged((event.start, event.end) for event in recording.of("send", "wait"))
+    waiting = merged((event.start, event.end) for event in recording.of("wait") if event.value)
+    calls = ((event.start, event.end) for event in recording.of("op") if event.op == COPY_OP)
+    whole = [call for call in calls if overlap(call, moving) and not overlap(call, waiting)]
+    return merged([*moving, *without(merged(whole), aside)])
+
+
+def by_cupti(recording: Recording) -> bool:
+    """Whether CUPTI told the times: it makes graphs dearer, for the host and the card."""
+    return recording.timed_by.startswith("CUPTI")
+
+
 def within_graphs(recording: Recording, start: int) -> list[Interval]:
     """What lies between kernels of a replayed graph, where CUPTI times them one by one.
 
     The host has no part in these gaps, and CUPTI lengthens them: by them no program is
     launch-bound.
     """
-    if not recording.timed_by.startswith("CUPTI"):
+    if not by_cupti(recording):
         return []
     last: dict[tuple[int, int], int] = {}
     found = []
@@ -251,16 +278,26 @@ def promised(recording: Recording, found: Diagnosis) -> tuple[float, float] | No
     if found.bound not in ("launch", "wait", "copy", "data"):
         return None
     cards = Counter(event.device for event in recording.of("kernel", "copy", "fill"))
-    units = units_of(cards.most_common(1)[0][0])
-    if units is None:
+    card = cards.most_common(1)[0][0]
+    units, shown = units_of(card), shown_of(card, recording.timed_by == "events")
+    if units is None or shown is None:
         return None
     steps = steps_of(recording)
-    # The card's copies go with the mend, or the host takes longer for what it waits for or moves.
-    copies = found.bound in ("copy", "wait")
-    work = work_of(recording, units, found.parts["GPU"] if copies else found.busy)
+    work = work_of(recording, units, shown, working(recording, found))
     now = work.budget(units, steps).step
     mend(work, recording, found)
     return now, work.budget(units, steps).step
+
+
+def working(recording: Recording, found: Diagnosis) -> int:
+    """ns for which the card works: gaps within its graphs are CUPTI's doing.
+
+    Its copies go with the mend, or the host takes longer for what it waits for or moves.
+    """
+    kinds = ("kernel",) if found.bound in ("copy", "wait") else ("kernel", "copy", "fill")
+    start, _ = bounds_of(recording)
+    return length(merged((max(event.start, start), event.end) for event in recording.of(*kinds)
+                         if event.end > start))
 
 
 def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
@@ -276,8 +313,8 @@ def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
     if found.bound != "launch":
         where = found.waits[0][0] if found.bound == "wait" else dearest_copy(recording)[1]
         before = len(work.waits) + len(work.moves)
-        work.waits = [event for event in work.waits if event.where != where]
-        work.moves = [event for event in work.moves if event.where != where]
+        work.waits = [each for each in work.waits if each[0] != where]
+        work.moves = [each for each in work.moves if each[0] != where]
         share = 1 - (len(work.waits) + len(work.moves)) / max(before, 1)
     mendable = sum(count for reason, count in found.alone.items() if reason in MENDABLE)
     work.alone -= round(share * mendable)

@@ -77,3 +77,29 @@ def test_memo_on_and_off_train_to_the_same_bits(restart: Any) -> None:
         step = LOOPS["lengths"]()
         losses.append([step(number).item() for number in range(12)])
     assert losses[0] == losses[1]
+
+
+def test_a_loop_that_keeps_its_last_result_has_a_graph_for_each_turn(restart: Any) -> None:
+    restart()
+    x, total = ss.ones(256, device="cuda"), ss.zeros((), device="cuda")
+    kept = [total]
+
+    def step() -> None:
+        # The new result never lies where the one lies that it takes the place of.
+        for _ in range(16):
+            y = (x * 2.0 + 1.0).sum()
+            kept[0] = total + y
+
+    for _ in range(2):
+        # The second time windows begin where steps do.
+        ss.cuda.synchronize()
+        for _ in range(20):
+            step()
+    ss.cuda.synchronize()
+    before = ss.cuda.launch_stats()
+    for _ in range(10):
+        step()
+    assert kept[0].item() == 768.0
+    after = ss.cuda.launch_stats()
+    found = {name: after[name] - before[name] for name in ("launches", "patched", "captured")}
+    assert found == {"launches": 640, "patched": 0, "captured": 0}

@@ -130,6 +130,19 @@ class Recording:
         """The events of some kinds."""
         return [event for event in self.events if event.kind in kinds]
 
+    def waiting(self) -> list[tuple[Event, int]]:
+        """Each wait, and ns in it beside the launches that went out there; in their order."""
+        sends = self.of("send")
+        found, place = [], 0
+        for wait in sorted(self.of("wait"), key=lambda event: event.end):
+            spent = wait.end - wait.start
+            while place < len(sends) and sends[place].start < wait.end:
+                if sends[place].start >= wait.start:
+                    spent -= sends[place].end - sends[place].start
+                place += 1
+            found.append((wait, max(spent, 0)))
+        return found
+
     def totals(self, kind: str) -> tuple[int, int, int]:
         """(count, ns, value) of a kind over all lines, the dropped records too."""
         found = [line.of(kind) for line in self.lines]

@@ -4,21 +4,26 @@ A profile makes each of them dearer, and not all alike.  What a program takes wi
 reckoned from how often it does each, and from what each takes when nobody looks: that is measured
 here, once a process and card, in a thread of its own, whose modes are those of a new one.  It is on
 the default stream: a card that has one more takes longer for every op.
+
+The same laps in a profile tell what of a recording is the profile's own doing.
 """
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from slipstream.core.api.interop import from_numpy
+from slipstream.core.api.pacing import gaps_of_host, pace_of
 from slipstream.core.api.profiling import Session, settle
+from slipstream.core.api.recording import Recording
 from slipstream.core.launch.door import backends
 from slipstream.core.launch.waiting import DEFAULT, asking, watching
 from slipstream.core.vocab.devices import Device
@@ -27,25 +32,24 @@ from slipstream.core.vocab.ring import exports
 
 # Ops of a lap that are replayed, and of one that are not; ops between two waits, and two copies.
 CHAIN, LONE, BEFORE_WAIT, BEFORE_COPY = 64, 16, 3, 16
-# Laps until windows repeat themselves; laps of a short stretch and of a long one, whose difference
-# has neither a beginning nor an end; how many of each, of which the shortest counts.
-WARM, FEW, MORE, STRETCHES = 5, 2, 6, 3
+# Laps until windows repeat themselves, and arguments that take turns have their graphs.
+WARM = 8
+# Laps of a short stretch and of a long one, whose difference has neither a beginning nor an end;
+# rounds of all of them: what a machine does beside comes and goes, and the median counts.
+FEW, MORE, ROUNDS = 4, 20, 7
+VIRTUAL_FEW, VIRTUAL_MORE, VIRTUAL_ROUNDS = 2, 8, 3
 # Bytes of a small copy and of a large one.
 SMALL, LARGE = 1 << 12, 1 << 20
 
 
 @dataclass(frozen=True)
 class Units:
-    """ns; the first five when nobody looks.
+    """ns when nobody looks.
 
     ``replayed``: an op on a few elements, from its line to its part of a graph's launch;
     ``alone``: the same where its launch goes out by itself; ``wait``: what an ``item()`` takes more
     than the ops before it, with the smaller graphs that it makes of them; ``copy`` and ``byte``: a
     copy from pageable memory to the card, and each byte of it.
-
-    While a profile is on: ``line``: the Python between two ops; ``lone_extra``, ``graph_extra`` and
-    ``node_extra``: what events show beyond a card's own time around a launch alone, a graph, and
-    each launch in it.
     """
 
     replayed: float
@@ -53,10 +57,34 @@ class Units:
     wait: float
     copy: float
     byte: float
-    line: float
+
+
+@dataclass(frozen=True)
+class Shown:
+    """ns that a profile shows of the same things.
+
+    Of the host: ``pace``: an op that is replayed, see `pace_of`; ``gap``: the longest between two
+    of its records that is usual; ``waiting``: in a wait, beside launches that go out there.
+    Of the card: ``waited``: its work before a wait; beyond its own time ``lone_extra`` around a
+    launch alone, ``graph_extra`` around a graph, ``node_extra`` around each launch in it.
+    """
+
+    pace: float
+    gap: float
+    waiting: float
+    waited: float
     lone_extra: float
     graph_extra: float
     node_extra: float
+
+
+@dataclass
+class Known:
+    """What was measured of a card: None where that failed; ``shown`` by events, and not."""
+
+    backend: Any
+    units: Units | None = None
+    shown: dict[bool, Shown | None] = field(default_factory=dict)
 
 
 class Meter:
@@ -68,6 +96,9 @@ class Meter:
     def __init__(self, backend: Any) -> None:
         self.backend = backend
         self.virtual = backend.driver.host_clock()
+        self.few, self.more, self.rounds = (
+            (FEW, MORE, ROUNDS) if self.virtual is None
+            else (VIRTUAL_FEW, VIRTUAL_MORE, VIRTUAL_ROUNDS))
         self.last: Session | None = None
         self.x = from_numpy(np.ones(1, np.float32)).to(backend.device)
         self.given = from_numpy(np.ones(1, np.float32)).to(backend.device)
@@ -85,8 +116,9 @@ class Meter:
 
     def lone(self) -> int:
         """Ops that go alone: other code may write what they read."""
+        y = self.x
         for _ in range(LONE):
-            self.given * 0.5
+            y = y * self.given
         return LONE
 
     def waiting(self) -> int:
@@ -97,7 +129,7 @@ class Meter:
         y.item()
         return BEFORE_WAIT
 
-    def copying(self, size: int) -> int:
+    def copying(self, size: int = SMALL) -> int:
         """Ops and a copy."""
         y = self.x
         for _ in range(BEFORE_COPY):
@@ -105,109 +137,155 @@ class Meter:
         self.sources[size].to(self.backend.device)
         return BEFORE_COPY
 
-    # -- stretches --
+    # -- nobody looks --
 
     def now(self) -> float:
         """Nanoseconds."""
         return float(time.perf_counter_ns() if self.virtual is None else self.virtual.now())
 
     def stretch(self, lap: Callable[..., int], arguments: tuple[Any, ...], times: int) -> float:
-        """The least ns of so many laps, until the card is done."""
-        least = float("inf")
-        for _ in range(STRETCHES):
-            begun = self.now()
-            for _ in range(times):
-                lap(*arguments)
-            self.backend.finish_all()
-            least = min(least, self.now() - begun)
-        return least
+        """ns of so many laps, until the card is done."""
+        begun = self.now()
+        for _ in range(times):
+            lap(*arguments)
+        self.backend.finish_all()
+        return self.now() - begun
 
     def steady(self, lap: Callable[..., int], *arguments: Any) -> float:
         """ns of a lap among others."""
-        for _ in range(WARM):
-            lap(*arguments)
-        few = self.stretch(lap, arguments, FEW)
-        return max(self.stretch(lap, arguments, MORE) - few, 0.0) / (MORE - FEW)
+        few = self.stretch(lap, arguments, self.few)
+        return max(self.stretch(lap, arguments, self.more) - few, 0.0) / (self.more - self.few)
+
+    def round(self) -> tuple[float, ...]:
+        """ns of an op that is replayed, of one alone, of a wait's lap, of small and large copies'.
+
+        Close together, so that one is as disturbed as the other.
+        """
+        return (self.steady(self.chain) / CHAIN, self.steady(self.lone) / LONE,
+                self.steady(self.waiting), self.steady(self.copying, SMALL),
+                self.steady(self.copying, LARGE))
 
     def units(self) -> Units:
         """Measure them all."""
         session = None if self.virtual is None else self.session(by_events=False)
-        replayed = self.steady(self.chain) / CHAIN
-        alone = self.steady(self.lone) / LONE
-        wait = self.steady(self.waiting) - BEFORE_WAIT * replayed
-        small, large = (self.steady(self.copying, size) for size in (SMALL, LARGE))
+        for lap, *arguments in ((self.chain,), (self.lone,), (self.waiting,),
+                                (self.copying, SMALL), (self.copying, LARGE)):
+            for _ in range(WARM):
+                lap(*arguments)
+        rounds = [self.round() for _ in range(self.rounds)]
         if session is not None:
             session.stop()
+        replayed, alone, wait, small, large = map(statistics.median, zip(*rounds, strict=True))
         byte = max(large - small, 0.0) / (LARGE - SMALL)
-        copy = max(small - BEFORE_COPY * replayed - byte * SMALL, 0.0)
-        return Units(replayed, alone, max(wait, 0.0), copy, byte, *self.seen(replayed))
+        return Units(replayed, max(alone, replayed), max(wait - BEFORE_WAIT * replayed, 0.0),
+                     max(small - BEFORE_COPY * replayed - byte * SMALL, 0.0), byte)
 
-    def session(self, by_events: bool = True) -> Session:
+    # -- a profile looks --
+
+    def session(self, by_events: bool) -> Session:
         """A profile of this thread's own."""
         found = Session(1 << 13, by_events=by_events)
         found.start()
         self.last = found
         return found
 
-    def seen(self, replayed: float) -> tuple[float, float, float, float]:
-        """What a profile by events shows, where an op takes ``replayed`` ns without one."""
-        line, *long = self.window(self.chain, True)
-        _, *short = self.window(self.waiting, True)
-        _, _, lone = self.window(self.lone, False)
+    def recording(self, lap: Callable[[], int], by_events: bool) -> Recording:
+        """What a profile shows of some laps."""
+        for _ in range(WARM):
+            lap()
+        session = self.session(by_events)
+        for _ in range(self.more):
+            lap()
+        return session.stop()
+
+    def shown(self, units: Units, by_events: bool) -> Shown:
+        """Measure what a profile shows, by events or not."""
+        chain, lone, waiting, copying = (self.recording(each, by_events) for each in (
+            self.chain, self.lone, self.waiting, self.copying))
+        graph, few = (spent(each, "kernel", True) / self.more for each in (chain, waiting))
         # A graph of n launches takes so much and n times so much.
-        each = (long[1] - short[1]) / max(long[0] - short[0], 1.0)
-        graph = max(short[1] - each * short[0], 0.0)
-        return line, max(lone - replayed, 0.0), graph, max(each - replayed, 0.0)
-
-    def window(self, lap: Callable[[], int], replayed: bool) -> tuple[float, float, float]:
-        """In a profile by events: ns of Python of an op; launches and ns of the card of a window.
-
-        ``replayed``: of those that were, or of those that were not.
-        """
-        session = self.session()
-        calls = sum(lap() for _ in range(MORE))
-        recording = session.stop()
-        sends = [event.value for event in recording.of("send") if event.replayed == replayed]
-        card = sum(event.end - event.start for event in recording.of("kernel")
-                   if event.replayed == replayed)
-        windows = max(len(sends), 1)
-        return recording.layers["Python"] / calls, sum(sends) / windows, card / windows
+        each = (graph - few) / (CHAIN - BEFORE_WAIT)
+        alone = spent(lone, "kernel", False) / self.more / LONE
+        waits = [float(ns) for _, ns in waiting.waiting()][:self.more]
+        return Shown(pace_of(chain), max(map(usual_gap, (waiting, copying))),
+                     statistics.median(waits or [0.0]),
+                     few + (spent(waiting, "kernel", False) + spent(waiting, "copy")) / self.more,
+                     max(alone - units.replayed, 0.0), max(few - each * BEFORE_WAIT, 0.0),
+                     max(each - units.replayed, 0.0))
 
 
-# The last backend of each card, and its units.
-known: dict[int, tuple[Any, Units | None]] = {}
+def spent(recording: Recording, kind: str, replayed: bool | None = None) -> float:
+    """ns of a kind of work of the card."""
+    return float(sum(event.end - event.start for event in recording.of(kind)
+                     if replayed is None or event.replayed == replayed))
+
+
+def usual_gap(recording: Recording) -> float:
+    """The longest ns of the host between records but for one in twenty."""
+    gaps = sorted(high - low for low, high in gaps_of_host(recording))
+    return float(gaps[len(gaps) * 19 // 20]) if gaps else 0.0
+
+
+# The last backend of each card, and what is known of it.
+known: dict[int, Known] = {}
 
 
 def units_of(index: int) -> Units | None:
     """The units of a card; None where they cannot be measured, as while a profile is on.
 
-    Takes some milliseconds at its first call for a card; `cuda.launch_stats` counts its launches.
+    Takes some hundredths of a second at its first call for a card; `cuda.launch_stats` counts its
+    launches.
     """
     backend: Any = backends.get(Device("cuda", index))
-    if backend is None:
-        return None
-    if known.get(index, (None, None))[0] is not backend:
-        if modes.ring is not None or modes.listeners or any(
-                queue.capture is not None for queue in tuple(backend.queues)):
+    found = known.get(index)
+    if found is None or found.backend is not backend:
+        if not measurable(backend):
             return None
-        # What the user's own work raises is not for the other thread to meet.
-        settle()
-        measuring = threading.Thread(target=measure, args=(index, backend), name="slipstream units")
-        measuring.start()
-        measuring.join()
-    return known[index][1]
+        found = known[index] = Known(backend)
+        found.units = measured(backend, Meter.units)
+    return found.units
 
 
-def measure(index: int, backend: Any) -> None:
-    """Fill in the units of a card; in a thread of their own."""
-    known[index] = (backend, None)
+def shown_of(index: int, by_events: bool) -> Shown | None:
+    """What a profile of a card shows of them, by events or not; None as above."""
+    units = units_of(index)
+    if units is None:
+        return None
+    found = known[index]
+    if by_events not in found.shown:
+        if not measurable(found.backend):
+            return None
+        found.shown[by_events] = measured(found.backend, Meter.shown, units, by_events)
+    return found.shown[by_events]
+
+
+def measurable(backend: Any) -> bool:
+    """Whether there is a card, and nobody looks or captures."""
+    return backend is not None and modes.ring is None and not modes.listeners and not any(
+        queue.capture is not None for queue in tuple(backend.queues))
+
+
+def measured(backend: Any, what: Callable[..., Any], *arguments: Any) -> Any:
+    """What a meter finds in a thread of its own; None where it fails."""
+    found: list[Any] = []
+    # What the user's own work raises is not for the other thread to meet.
+    settle()
+    measuring = threading.Thread(target=measure, args=(found, backend, what, *arguments),
+                                 name="slipstream units")
+    measuring.start()
+    measuring.join()
+    return found[0] if found else None
+
+
+def measure(found: list[Any], backend: Any, what: Callable[..., Any], *arguments: Any) -> None:
+    """Put what a meter finds into a list, and leave the tables of waits as they were."""
     tables: tuple[dict[Any, Any], ...] = (exports, watching.waits, watching.copies)
     before = [set(table) for table in tables]
     asking.mode = DEFAULT
     with suppress(RuntimeError, OSError):
         meter = Meter(backend)
         try:
-            known[index] = (backend, meter.units())
+            found.append(what(meter, *arguments))
         except BaseException:
             if meter.last is not None:
                 meter.last.abandon()

@@ -27,7 +27,7 @@ NODE_BYTES = 4096
 # Graphs of one sequence of kernels: more where their arguments take turns.
 VARIANTS = 4
 # A window is patched as it is where fewer than one in so many nodes changed, or for so many times.
-FEW = 2
+FEW = 8
 PATIENCE = 2
 
 

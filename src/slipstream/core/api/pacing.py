@@ -1,0 +1,64 @@
+"""How fast the host of a recording goes: from op to op, and between its records."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+
+from slipstream.core.api.recording import Event, Recording
+
+# The op that copies between devices.
+COPY_OP = "copy_across"
+# What the host does; all but these two come between ops that follow one another at once.
+CALLS = ("op", "view")
+HOST = (*CALLS, "wait", "send", "data", "plan", "host copy")
+
+
+def on_card(recording: Recording, event: Event) -> bool:
+    """Whether an op is a card's and no copy between devices."""
+    plan = recording.plans.get(event.plan)
+    return plan is not None and plan.device != "cpu" and event.op != COPY_OP
+
+
+def host_events(recording: Recording) -> list[Event]:
+    """What the thread did that called most, in the order of its start.
+
+    What the host computes itself is left out, as is what it does between two records.
+    """
+    found = [event for event in recording.of(*HOST)
+             if event.kind != "op" or event.op == COPY_OP or on_card(recording, event)]
+    threads = Counter(event.thread for event in found if event.kind in CALLS)
+    if len(threads) < 2:
+        return found
+    thread = threads.most_common(1)[0][0]
+    return [event for event in found if event.thread == thread]
+
+
+def gaps_of_host(recording: Recording) -> list[tuple[int, int]]:
+    """From when to when nothing was recorded of the host."""
+    found: list[tuple[int, int]] = []
+    end = None
+    for event in host_events(recording):
+        if end is not None and event.start > end:
+            found.append((end, event.start))
+        end = event.end if end is None else max(end, event.end)
+    return found
+
+
+def pace_of(recording: Recording) -> float:
+    """ns from the end of an op to the end of the next one, where nothing else comes between.
+
+    The median of each line, so that what comes now and then does not count.
+    """
+    lines: dict[tuple[str, str], list[int]] = defaultdict(list)
+    events = host_events(recording)
+    end = 0
+    for before, event, after in zip(events, events[1:], [*events[2:], None], strict=False):
+        end = max(end, before.end)
+        # What lies within the op begins before it ends.
+        whole = after is None or after.start >= event.end
+        if before.kind in CALLS and event.kind == "op" and whole and end == before.end:
+            lines[event.where, event.name].append(event.end - end)
+    count = sum(map(len, lines.values()))
+    total = sum(len(times) * statistics.median(times) for times in lines.values())
+    return total / count if count else 0.0
