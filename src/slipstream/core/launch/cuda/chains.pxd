@@ -1,4 +1,5 @@
-cdef int NEVER
+cdef int NEVER, MOST_OPERANDS
+cdef unsigned long long LIVES
 from slipstream.core.launch.cuda.launches cimport Launch, Part
 from slipstream.core.launch.cuda.memo cimport Window
 from slipstream.core.launch.cuda.words cimport Words
@@ -8,12 +9,16 @@ cdef class Group:
     cdef public Words starts
     cdef public Words ends
     cdef public Words kinds
+    cdef public Words deaths
     cdef public unsigned long long codes
     cdef public Py_ssize_t count
     cpdef object clear(self)
-    cpdef bint add(self, Launch launch, Words words, Py_ssize_t start) except -1
+    cpdef object cut(self, Py_ssize_t count)
+    cpdef bint add(self, Window window, Py_ssize_t number, list releases) except -1
     cpdef long long code_of(self, unsigned long long begin, unsigned long long end,
-                            unsigned long long kind) except? -2
+                            unsigned long long kind, unsigned long long number) except? -2
+    cpdef unsigned long long death_at(self, unsigned long long begin,
+                                      unsigned long long number) except? 0
 
 cdef class Chains:
     cdef public Group group
@@ -27,8 +32,9 @@ cdef class Chains:
     cpdef object join(self, Window window)
     cpdef object split(self, Window window, Py_ssize_t first, Py_ssize_t last, list releases,
                        list groups)
-    cpdef Launch find(self, Window window, Py_ssize_t first, Py_ssize_t last, list releases)
+    cpdef Launch find(self, Window window, Py_ssize_t first, Py_ssize_t last)
     cpdef Launch consider(self, object key, object family)
 
+cdef unsigned long long death_of(list releases, Py_ssize_t number, Py_ssize_t output) except? 0
 cdef object rebuild(Window window, list groups)
 cdef object note_kept(Window window, list kept)

@@ -34,6 +34,8 @@ MOST_OPERANDS = 16
 LEAST_SEEN = 3
 WORTH = 512 << 20
 LAUNCH_BYTES = 1 << 20
+# When a storage that is not released is.
+LIVES = 1 << 62
 # Chains that are remembered.
 MOST_CHAINS = 4096
 # What `SLIPSTREAM_JOIN` says: never (0), where it pays, at first sight (2).
@@ -44,11 +46,14 @@ class Group:
     """The operands of launches that may become one.
 
     ``codes`` has four bits for each: the number of the first operand with the same address.
+    ``deaths``: how many launches the window held when the memory of what a launch wrote was
+    released: those that came later find something else there.
     """
 
     starts: Words
     ends: Words
     kinds: Words
+    deaths: Words
     codes: int
     count: int
 
@@ -57,19 +62,26 @@ class Group:
         self.ends = Words()
         # Twice what the part says, and one more for an output.
         self.kinds = Words()
+        self.deaths = Words()
         self.codes = 0
         self.count = 0
 
     def clear(self) -> None:
         """Begin anew."""
-        self.starts.clear()
-        self.ends.clear()
-        self.kinds.clear()
+        self.cut(0)
         self.codes = 0
-        self.count = 0
 
-    def add(self, launch: Launch, words: Words, start: cython.Py_ssize_t) -> cython.bint:
-        """Take a launch in whose words begin at ``start``, if its operands allow it."""
+    def cut(self, count: cython.Py_ssize_t) -> None:
+        """Keep the first operands only."""
+        for held in (self.starts, self.ends, self.kinds, self.deaths):
+            held.cut(count)
+        self.count = count
+
+    def add(self, window: Window, number: cython.Py_ssize_t, releases: list[Any]) -> bool:
+        """Take in a launch of a window, if its operands allow it."""
+        launch: Launch = window.launches[number]
+        words: Words = window.words
+        start: cython.Py_ssize_t = window.ends[number - 1] if number else 0
         part: Part = launch.part
         codes: cython.ulonglong = self.codes
         place: cython.Py_ssize_t
@@ -83,27 +95,32 @@ class Group:
             begin: cython.ulonglong = words.get(start + place) if size else 0
             end: cython.ulonglong = begin + (size * launch.count if size > 0 else -size)
             kind = 2 * kind + (place < part.outputs)
-            code: cython.longlong = self.code_of(begin, end, kind)
+            code: cython.longlong = self.code_of(begin, end, kind, number)
             if code < 0:
-                for held in (self.starts, self.ends, self.kinds):
-                    held.cut(kept)
-                self.count = kept
+                self.cut(kept)
                 return False
             codes |= cython.cast(cython.ulonglong, code) << (4 * self.count)
+            death: cython.ulonglong = LIVES
+            if place < part.outputs:
+                death = death_of(releases, number, place)
+            elif code < self.count:
+                death = self.death_at(begin, number)
             self.starts.append(begin)
             self.ends.append(end)
             self.kinds.append(kind)
+            self.deaths.append(death)
             self.count += 1
         self.codes = codes
         return True
 
-    def code_of(self, begin: cython.ulonglong, end: cython.ulonglong,
-                kind: cython.ulonglong) -> int:
+    def code_of(self, begin: cython.ulonglong, end: cython.ulonglong, kind: cython.ulonglong,
+                number: cython.ulonglong) -> int:
         """The first operand with the same address; -1 where another overlaps."""
         found: cython.longlong = self.count
         other: cython.Py_ssize_t
         for other in range(self.count):
-            if begin >= self.ends.get(other) or self.starts.get(other) >= end:
+            if (begin >= self.ends.get(other) or self.starts.get(other) >= end
+                    or self.deaths.get(other) <= number):
                 continue
             same: cython.ulonglong = self.kinds.get(other)
             if self.starts.get(other) == begin and same >> 1 == kind >> 1:
@@ -111,6 +128,25 @@ class Group:
             elif (same | kind) & 1:
                 return -1
         return found
+
+    def death_at(self, begin: cython.ulonglong, number: cython.ulonglong) -> int:
+        """When what was written last at an address is released; of what was read, never."""
+        found: cython.ulonglong = LIVES
+        other: cython.Py_ssize_t
+        for other in range(self.count):
+            if (self.starts.get(other) == begin and self.kinds.get(other) & 1
+                    and self.deaths.get(other) > number):
+                found = self.deaths.get(other)
+        return found
+
+
+def death_of(releases: list[Any], number: cython.Py_ssize_t, output: cython.Py_ssize_t) -> int:
+    """How many launches there were when the storage of an output was released."""
+    release: Release
+    for release in releases:
+        if release.place == number + 1 and release.output == output and release.after >= 0:
+            return release.after
+    return LIVES
 
 
 class Family:
@@ -227,31 +263,26 @@ class Chains:
                 launch = window.launches[place]
                 if launch.part is None or launch.count != elements:
                     break
-                start: cython.Py_ssize_t = window.ends[place - 1] if place else 0
-                if not group.add(launch, window.words, start):
+                if not group.add(window, place, releases):
                     break
                 place += 1
             if place - begin > 1:
-                found = self.find(window, begin, place - 1, releases)
+                found = self.find(window, begin, place - 1)
                 if found is not None:
                     groups.append((begin, place - 1, found))
             elif place == begin:
                 place += 1
 
-    def find(self, window: Window, first: cython.Py_ssize_t, last: cython.Py_ssize_t,
-             releases: list[Any]) -> Launch | None:
+    def find(self, window: Window, first: cython.Py_ssize_t,
+             last: cython.Py_ssize_t) -> Launch | None:
         """The launch of a group; None where it is not made yet."""
-        release: Release
-        launch: Launch
+        group: Group = self.group
         dead: cython.ulonglong = 0
         one: cython.ulonglong = 1
-        for release in releases:
-            if first < release.place <= last and 0 <= release.after <= last + 1:
-                base: cython.Py_ssize_t = 0
-                for place in range(first, release.place - 1):
-                    launch = window.launches[place]
-                    base += launch.part.outputs + launch.part.inputs
-                dead |= one << (base + release.output)
+        place: cython.Py_ssize_t
+        for place in range(group.count):
+            if group.kinds.get(place) & 1 and group.deaths.get(place) <= last + 1:
+                dead |= one << place
         launches: tuple = tuple(window.launches[first:last + 1])
         key = (launches, self.group.codes, dead)
         found = self.bound.get(key)

@@ -65,4 +65,5 @@ cdef class Words:
     cpdef bytes block(self, Py_ssize_t start, Py_ssize_t count, bytes tail)
     cpdef bytes patched(self, Py_ssize_t start, bytes block, object places)
     cpdef Words copy(self)
+    cpdef object cut(self, Py_ssize_t length)
     cpdef object clear(self)

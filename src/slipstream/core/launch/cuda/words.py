@@ -192,7 +192,7 @@ class Words:
             made.length = self.length
         return made
 
-    def cut(self, length: int) -> None:
+    def cut(self, length: cython.Py_ssize_t) -> None:
         """Keep the first words only."""
         self.length = length
         if not cython.compiled:
