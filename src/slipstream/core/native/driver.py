@@ -15,6 +15,8 @@ from typing import Any
 Shape = tuple[tuple[int, int, int], tuple[int, int, int], int]
 # Kinds of copies.
 TO_DEVICE, TO_HOST, WITHIN = "to_device", "to_host", "within"
+# The simulated driver's moments are below this bit; above it, how many before one are meant too.
+MOMENT_BITS = 40
 
 
 class DriverError(RuntimeError):

@@ -18,6 +18,13 @@ cdef class Memory:
     cpdef size_t allocate(self, Py_ssize_t nbytes) except? 0
     cpdef void free(self, size_t address, Py_ssize_t nbytes)
 
+cdef class Release:
+    cdef public list launches
+    cdef public Py_ssize_t place
+    cdef public int output
+    cdef public Py_ssize_t after
+    cpdef object note(self)
+
 cdef class Storage:
     cdef public size_t address
     cdef public Py_ssize_t nbytes
@@ -29,6 +36,7 @@ cdef class Storage:
     cdef public object keep
     cdef public object pending
     cdef public object write_site
+    cdef public Release release
     cdef object __weakref__
 
 cdef class Kernel:

@@ -114,8 +114,36 @@ owners: list[Memory] = []
 FOR_GOOD = 1 << 30
 
 
+class Release:
+    """When a storage was released, told by how many launches its window held by then.
+
+    ``launches``: those of the window that is recorded; number ``place`` of them reads what output
+    ``output`` of the one before it wrote; ``after``: how many there were when the storage was
+    released, -1 while it lives.
+    """
+
+    launches: list[Any] | None
+    place: int
+    output: int
+    after: int
+
+    def __init__(self, launches: list[Any], place: int, output: int) -> None:
+        self.launches = launches
+        self.place = place
+        self.output = output
+        self.after = -1
+
+    def note(self) -> None:
+        """The storage is released."""
+        if self.launches is not None:
+            self.after = len(self.launches)
+
+
 class Storage:
-    """A block of memory of a device; owned by an allocator, or kept alive by ``keep``."""
+    """A block of memory of a device; owned by an allocator, or kept alive by ``keep``.
+
+    ``release``: what waits to hear of its end, or None.
+    """
 
     address: int
     nbytes: int
@@ -127,6 +155,7 @@ class Storage:
     keep: Any
     pending: Any
     write_site: tuple[Any, int] | None
+    release: Release | None
 
     def __init__(self, device: Device, address: int, nbytes: int, owner: int = -1) -> None:
         self.device = device
@@ -139,9 +168,12 @@ class Storage:
         self.keep = None
         self.pending = None
         self.write_site = None
+        self.release = None
 
     def __del__(self) -> None:
         owner: Memory
+        if self.release is not None:
+            self.release.note()
         if self.owner >= 0 and self.address and owners is not None:
             owner = owners[self.owner]
             owner.free(self.address, self.nbytes)
@@ -514,6 +546,7 @@ if not cython.compiled:
     Storage.keep = None
     Storage.pending = None
     Storage.write_site = None
+    Storage.release = None
     for _field in ("rule", "places", "code", "hooks", "extra", "plan"):
         setattr(Node, _field, None)
     Node.instruction = Node.sequence = 0

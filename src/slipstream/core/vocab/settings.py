@@ -98,6 +98,8 @@ class Settings:
     tunable: whether the algorithms of library products are chosen by measuring; set by
         ``cuda.tunable.enable``.  SLIPSTREAM_TUNABLE.
     memo: whether windows of launches are replayed as graphs.  SLIPSTREAM_MEMO.
+    join: when launches that compute each element by itself become one with their neighbours: 0
+        never, 1 where it pays, 2 at first sight.  SLIPSTREAM_JOIN.
     blocking: wait after every launch, so that an error shows where it was made.
         SLIPSTREAM_LAUNCH_BLOCKING.
     cache: the folder of compiled kernels; empty for the user's cache folder.
@@ -119,6 +121,7 @@ class Settings:
     delay_seed: int = 0
     driver: str = "auto"
     memo: bool = True
+    join: int = 1
     allow_tf32: bool = False
     tunable: bool = False
     blocking: bool = False
@@ -158,6 +161,7 @@ def _from_environment() -> Settings:
         delay_seed=_whole("SLIPSTREAM_DELAY_SEED", 0),
         driver=_driver(),
         memo=read("SLIPSTREAM_MEMO", "1") != "0",
+        join=_whole("SLIPSTREAM_JOIN", 1),
         tunable=read("SLIPSTREAM_TUNABLE", "0") not in ("", "0"),
         blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
         cache=read("SLIPSTREAM_CACHE", ""),

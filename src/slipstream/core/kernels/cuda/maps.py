@@ -70,7 +70,7 @@ def plan_map(sizes: Ints, steps: Sequence[Ints], itemsizes: Sequence[int],
         return flat_plan(tuple(itemsizes), outputs), {"count": [sizes[0]]}
     count = access.count_of(sizes)
     if len(sizes) == 1 and steps.count((0,)) + steps.count((1,)) == len(steps):
-        return _line_plan(tuple(steps), tuple(itemsizes), outputs), {"count": [count]}
+        return line_plan(tuple(steps), tuple(itemsizes), outputs), {"count": [count]}
     kinds = [_whole_kind(sizes, own) for own in steps]
     vector = access.elements_of([size for size, kind in zip(itemsizes, kinds, strict=True)
                                  if kind != ONCE])
@@ -91,7 +91,7 @@ def plan_map(sizes: Ints, steps: Sequence[Ints], itemsizes: Sequence[int],
 
 
 @cache
-def _line_plan(steps: tuple[Ints, ...], itemsizes: Ints, outputs: int) -> MapPlan:
+def line_plan(steps: tuple[Ints, ...], itemsizes: Ints, outputs: int) -> MapPlan:
     """The plan where each operand lies in the order of the domain or is one element."""
     kinds = tuple([FLAT if own == (1,) else ONCE for own in steps])
     vector = access.elements_of([size for size, kind in zip(itemsizes, kinds, strict=True)
@@ -284,7 +284,7 @@ class MapWriter:
             place = formula.outputs + value
             if plan.kinds[place] != ONCE:
                 loaded = formula.loaded(value, self._element(place))
-                lines.add(f"const {formula.type_of(value)} x{value} = {loaded};")
+                lines.add(f"const {formula.type_of(value)} {formula.values[value]} = {loaded};")
         for value in range(formula.stages.base, len(formula.values)):
             if formula.stages.level[value]:
                 formula.add_step(lines, value)

@@ -19,6 +19,7 @@ from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.columns import ColumnWriter
 from slipstream.core.kernels.cuda.foresight import Foresight, restrided
+from slipstream.core.kernels.cuda.joined import MapPart
 from slipstream.core.kernels.cuda.layouts import Reduction, Space, cut, space_of
 from slipstream.core.kernels.cuda.maps import (
     BLOCK,
@@ -88,6 +89,8 @@ class ProgramKernel(LaunchKernel):
         self.flat: Any = None
         if self.maps and not self.has_rows and not self.formula.counts:
             self.flat = flat_plan(tuple(self.itemsizes), self.formula.outputs)
+        # By plan: how neighbours of its launches see it; None where it stands alone.
+        self.seen: dict[AnyPlan, MapPart | None] = {}
         # By plan, which also tells what words there are in the tail.
         self.codes: dict[AnyPlan, KernelCode] = {}
         self.parts: dict[AnyPlan, tuple[list[str], bool]] = {}
@@ -131,8 +134,17 @@ class ProgramKernel(LaunchKernel):
         plan = self.flat
         code = self.printed(plan, {"count": [count]})
         function = modules.function(self.device, code)
-        return Launch(code, function, (*grid_of(plan, count), 0), self.numbers,
+        made = Launch(code, function, (*grid_of(plan, count), 0), self.numbers,
                       count.to_bytes(8, "little"))
+        self.join(made, plan, count)
+        return made
+
+    def join(self, launch: Launch, plan: AnyPlan, count: int) -> None:
+        """Tell what neighbours of a launch of a map have to know."""
+        if plan not in self.seen:
+            alone = self.formula.raw or self.formula.counts or self.has_rows
+            self.seen[plan] = None if alone else MapPart.of(self.formula, plan, self.device)
+        launch.part, launch.count = self.seen[plan], count
 
     def collapse(self, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> AnySpace | None:
         """The domain in as few dims as the strides allow; None where there is nothing to compute.
@@ -202,8 +214,11 @@ class ProgramKernel(LaunchKernel):
         tail = access.packed(words)
         code = self.printed(plan, words)
         # As `make_launch` makes it; bindings are made for every new size.
-        return Launch(code, modules.function(self.device, code, shape[2]), shape, self.numbers,
+        made = Launch(code, modules.function(self.device, code, shape[2]), shape, self.numbers,
                       struct.pack(f"<{len(tail)}q", *tail))
+        if isinstance(plan, MapPlan):
+            self.join(made, plan, words["count"][0])
+        return made
 
     def counted(self, words: Words, inner: int) -> Words:
         """The words of a tail, with the number of elements of a row where it is asked for."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.kernels.cuda import elements
+from slipstream.core.kernels.cuda.access import FLAT
 from slipstream.core.kernels.cuda.drawing import (
     BERNOULLI,
     CLOCKS,
@@ -23,6 +24,7 @@ from slipstream.core.kernels.cuda.drawing import (
     PICK,
     SUMS,
 )
+from slipstream.core.kernels.cuda.joined import FlatPart
 from slipstream.core.kernels.cuda.orders import Ordering
 from slipstream.core.kernels.cuda.walks import (
     address,
@@ -137,7 +139,54 @@ def _fill_launch(plan: Any, real: DType, law: str, numbers: tuple[str, ...], inp
     code = KernelCode(f"slip_{law}", (head + GENERAL + text).replace("LAW", law))
     count = blocks(reals, each)
     tail = [count, reals, *sizes, *map(divider, sizes), *strides]
-    return launch(code, out.device, count, tail, numbers=numbers)
+    made = launch(code, out.device, count, tail, numbers=numbers)
+    if law == "bernoulli" and strides in ([], [1]):
+        made.part, made.count = DrawnPart.of(real, inputs, out.device), reals
+    return made
+
+
+class DrawnPart(FlatPart):
+    """Zeros and ones of one chance, drawn for the elements in the order of memory."""
+
+    def __init__(self, stored: DType, inputs: int, device: Any) -> None:
+        super().__init__((stored,), (FLAT,), 1, device)
+        # Nothing is read.
+        self.kinds += (0,) * inputs
+        self.sizes += (0,) * inputs
+        self.inputs = inputs
+        self.stored = stored
+        self.words = ["bernoulli"]
+
+    @staticmethod
+    @lru_cache
+    def of(stored: DType, inputs: int, device: Any) -> DrawnPart:
+        """The same for the same dtype."""
+        return DrawnPart(stored, inputs, device)
+
+    def types(self) -> list[str]:
+        """The C types of the operands' elements."""
+        return [elements.STORED[self.stored.name], *["void"] * self.inputs]
+
+    def number_parameters(self, prefix: str) -> list[str]:
+        """The parameters that are run-time numbers: the stream, and the chance of 2**32."""
+        return [f"const uint64_t {prefix}{name}" for name in ("seed", "base", "n0", "n1")]
+
+    def add_before(self, lines: Any, prefix: str, vector: int) -> None:
+        """What a vector's elements share: the words of its counters."""
+        fours = -(-vector // 4)
+        lines.add(f"slip_four {prefix}four[{fours}];")
+        lines.loop(f"for (int i = 0; i < {fours}; i++)")
+        lines.add(f"{prefix}four[i] = slip_philox({prefix}base + (uint64_t)(at / 4 + i), "
+                  f"{prefix}seed);")
+        lines.close()
+
+    def add_element(self, lines: Any, prefix: str, vector: int, read: list[str]) -> list[str]:
+        """Element ``e`` of a vector; the texts of the results as they are stored."""
+        word = f"{prefix}four[e / 4].word[e % 4]"
+        if vector < 4:
+            word = f"{prefix}four[0].word[(at + e) % 4]"
+        lines.add(f"const uint64_t {prefix}value = (uint64_t){word} < {prefix}n0;")
+        return [elements.stored(self.stored, "i64", f"{prefix}value")]
 
 
 # -- chances of their own --

@@ -71,11 +71,13 @@ class Formula:
     """The parts of a program's text that no schedule changes.
 
     Pointers are called out0, out1, ..., in0, in1, ...; values x0, x1, ... (inputs and numbers)
-    and v5, v6, ... (steps, by their number).
+    and v5, v6, ... (steps, by their number); ``prefix`` goes before them, and before those of the
+    numbers as parameters, n0, n1, ..., where a kernel holds several programs.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, prefix: str = "") -> None:
         self.program = program
+        self.prefix = prefix
         self.stages = Stages(program)
         self.raw = _is_copy(program)
         self.outputs = len(program.outputs)
@@ -89,9 +91,10 @@ class Formula:
     def _value_names(self) -> list[str]:
         program = self.program
         first = len(program.inputs) + len(program.numbers)
-        names = [f"x{place}" for place in range(first)]
+        names = [f"{self.prefix}x{place}" for place in range(first)]
         names += [literal(constant.value, constant.cls) for constant in program.constants]
-        return names + [f"v{program.first_step() + place}" for place in range(len(program.steps))]
+        return names + [f"{self.prefix}v{program.first_step() + place}"
+                        for place in range(len(program.steps))]
 
     @cached_property
     def name(self) -> str:
@@ -153,7 +156,7 @@ class Formula:
         for place, cls in enumerate(self.program.numbers):
             types = PARAMETERS[cls]
             suffixes = ("",) if len(types) == 1 else ("_re", "_im")
-            parts += [f"const {kind} n{place}{suffix}"
+            parts += [f"const {kind} {self.prefix}n{place}{suffix}"
                       for kind, suffix in zip(types, suffixes, strict=True)]
         return parts
 
@@ -161,7 +164,8 @@ class Formula:
         """What is the same in the whole domain: numbers, and what depends on nothing else."""
         first = len(self.program.inputs)
         for place, cls in enumerate(self.program.numbers):
-            lines.add(f"const {C_TYPES[cls]} x{first + place} = {_number(cls, f'n{place}')};")
+            number = _number(cls, f"{self.prefix}n{place}")
+            lines.add(f"const {C_TYPES[cls]} {self.values[first + place]} = {number};")
         for value in range(self.stages.base, len(self.values)):
             if self.stages.level[value] == UNIFORM:
                 self.add_step(lines, value)

@@ -26,6 +26,7 @@ cdef class CudaBackend(Backend):
     cdef public object pinned
     cdef public object lock
     cdef public object counters
+    cdef public object chains
     cpdef Queue queue(self)
     cpdef object boundary(self)
     cpdef dict lasting(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from slipstream.core.launch.cuda.chains import Chains
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.edges import Edges
 from slipstream.core.launch.cuda.errors import ErrorSlot
@@ -67,6 +68,7 @@ class CudaBackend(Backend):
     pinned: Any
     lock: Any
     counters: Tickets
+    chains: Chains
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -92,6 +94,7 @@ class CudaBackend(Backend):
         self.allocator.current = self.current_number
         self.owner = len(owners)
         owners.append(self.memory)
+        self.chains = Chains(self.owner, settings.join)
         self.slot = ErrorSlot(self.driver)
         self.staging = Staging(self.driver, self.device)
         self.pinning = None

@@ -1,6 +1,12 @@
 from slipstream.core.launch.cuda.words cimport Words
 from slipstream.core.vocab.records cimport Backend, Kernel, Plan
 
+cdef class Part:
+    cdef public int outputs
+    cdef public int inputs
+    cdef public tuple kinds
+    cdef public tuple sizes
+
 cdef class Launch:
     cdef public size_t function
     cdef public unsigned long long mark
@@ -10,6 +16,9 @@ cdef class Launch:
     cdef public str name
     cdef public object code
     cdef public object places
+    cdef public Part part
+    cdef public long long count
+    cdef public bint leads
     cpdef bytes parameters(self, Words words, Py_ssize_t start, Py_ssize_t count)
 
 cdef class LaunchKernel(Kernel):

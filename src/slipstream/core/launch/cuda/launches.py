@@ -56,6 +56,31 @@ class KernelCode:
         return self
 
 
+class Part:
+    """What may be joined with other parts: each element of it is computed by itself.
+
+    A launch's argument words are the addresses of ``outputs`` results and ``inputs`` operands, then
+    its numbers.  Of each address, outputs first: ``kinds``, equal where memory is seen alike, and
+    ``sizes``, the bytes of an element; negative for one element that all share, and 0 for what is
+    not read at all.
+    """
+
+    outputs: int
+    inputs: int
+    kinds: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def __init__(self, outputs: int, kinds: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+        self.outputs = outputs
+        self.inputs = len(kinds) - outputs
+        self.kinds = kinds
+        self.sizes = sizes
+
+    def joined(self, parts: tuple[Part, ...], codes: int, dead: int) -> Any:
+        """What makes a launch of several parts for a count of elements: see `chains`."""
+        raise NotImplementedError
+
+
 class Launch:
     """One kernel launch, bound: what a graph's node needs but for the argument words.
 
@@ -63,6 +88,8 @@ class Launch:
     block.  A library's or user's kernel has ``places`` instead: ``tail`` is its whole block, into
     which argument words are written: (word, place in bytes, what is added to the word), and the
     bytes of what is narrower than a word.
+    ``part``: how it computes its elements one by one, where it may be joined with its neighbours
+    (`chains`), and for how many elements; ``leads``: a launch that followed could be joined.
     """
 
     function: int
@@ -73,6 +100,9 @@ class Launch:
     name: str
     code: Any
     places: tuple[tuple[int, ...], ...] | None
+    part: Part | None
+    count: int
+    leads: bool
 
     def __init__(self, code: Any, function: int, shape: tuple[Sizes, Sizes, int],
                  numbers: tuple[str, ...], tail: bytes) -> None:
@@ -84,6 +114,9 @@ class Launch:
         self.numbers = numbers
         self.tail = tail
         self.places = None
+        self.part = None
+        self.count = 0
+        self.leads = False
 
     def parameters(self, words: Words, start: int, count: int) -> bytes:
         """The parameter block for ``count`` argument words from ``start``."""
@@ -110,7 +143,7 @@ class Launch:
         return f"<launch of {self.name}, grid {self.grid}, block {self.block}>"
 
 
-__all__ = ["KernelCode", "Launch", "LaunchKernel", "Words", "make_launch", "three"]
+__all__ = ["KernelCode", "Launch", "LaunchKernel", "Part", "Words", "make_launch", "three"]
 
 
 class LaunchKernel(Kernel):

@@ -11,6 +11,9 @@ cdef class Window:
     cdef public Words traces
     cdef public unsigned long long key
     cdef public Py_ssize_t drained
+    cdef public Launch last
+    cdef public Py_ssize_t start
+    cdef public list releases
     cpdef object clear(self)
 
 cdef class Graph:

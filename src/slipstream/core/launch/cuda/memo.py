@@ -16,6 +16,7 @@ from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.native.hot import HotCalls
+from slipstream.core.vocab.records import Release
 
 __all__ = ["Graph", "Launch", "Memo", "Window", "Words"]
 
@@ -37,7 +38,9 @@ class Window:
     ``ends`` holds, for each launch, where its argument words end; ``key`` is the hash of the
     sequence of kernels; ``drained`` counts the launches that went out before the window's end;
     ``traces`` has the op and line of each launch, the last ones where a profile began among them;
-    None until one is on.
+    None until one is on.  ``releases``: the storages
+    between neighbours that may become one launch; ``last``: the one that was recorded last, where
+    it has become a part of another, and ``start``, where its words begin.
     """
 
     launches: list[Launch]
@@ -48,6 +51,9 @@ class Window:
     traces: Words | None
     key: int
     drained: int
+    last: Launch | None
+    start: int
+    releases: list[Release]
 
     def __init__(self) -> None:
         self.words = Words()
@@ -65,6 +71,9 @@ class Window:
             self.traces.clear()
         self.key = 0
         self.drained = 0
+        self.last = None
+        self.start = 0
+        self.releases = []
 
 
 class Graph:

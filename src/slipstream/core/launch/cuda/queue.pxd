@@ -1,5 +1,6 @@
+from slipstream.core.launch.cuda.chains cimport Chains
 from slipstream.core.launch.cuda.counts cimport Counts
-from slipstream.core.launch.cuda.launches cimport Launch
+from slipstream.core.launch.cuda.launches cimport Launch, Part
 from slipstream.core.launch.cuda.memo cimport Graph, Memo, Window
 from slipstream.core.launch.cuda.words cimport Words
 from slipstream.core.native.beats cimport Beat
@@ -9,7 +10,7 @@ from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.vocab.records cimport Spec, Storage, TensorBase
 
 cdef ModeTable modes
-cdef Py_ssize_t LEAST, MOST, RARITY, STEADY, LONG, SHORT
+cdef Py_ssize_t LEAST, MOST, RARITY, STEADY, LONG, SHORT, BEYOND
 
 cdef class Queue:
     cdef public object owner
@@ -44,6 +45,10 @@ cdef class Queue:
     cdef public dict lasting
     cdef public Py_ssize_t since
     cdef public Py_ssize_t length
+    cdef public Chains chains
+    cdef public bint due
+    cdef public unsigned long long lately
+    cdef public unsigned long long later
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
     cpdef object note_uses(self, tuple operands, Py_ssize_t sequence)
@@ -57,6 +62,9 @@ cdef class Queue:
     cpdef object watch_drain(self)
 
 cdef Window fresh_window(Queue queue)
+cdef object link(Queue queue, Launch launch, tuple operands)
+cdef object end_chain(Queue queue, Launch launch, tuple operands)
+cdef object end_window(Queue queue, Launch launch, Py_ssize_t count)
 cdef object hand_over(Queue queue, Window window, str reason)
 cdef object launch_whole(Queue queue, Window window, Graph graph)
 cdef object launch_rest(Queue queue, Window window, str reason)

@@ -12,8 +12,9 @@ from typing import Any
 
 import cython
 
+from slipstream.core.launch.cuda.chains import Chains
 from slipstream.core.launch.cuda.counts import Counts
-from slipstream.core.launch.cuda.launches import Launch
+from slipstream.core.launch.cuda.launches import Launch, Part
 from slipstream.core.launch.cuda.memo import Graph, Memo, Window
 from slipstream.core.launch.cuda.timing import Work
 from slipstream.core.launch.cuda.watchdog import watchdog
@@ -25,7 +26,7 @@ from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Spec, Storage, TensorBase
 from slipstream.core.vocab.ring import Ring
 
-__all__ = ["Beat", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Queue", "Ring", "Spec",
+__all__ = ["Beat", "Chains", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Part", "Queue", "Ring", "Spec",
            "Storage", "Window", "Words"]
 
 # A window has at least and at most so many launches where its content decides.
@@ -37,6 +38,8 @@ RARITY = 31
 # points came back so many times in a row, windows span such stretches until they are so long.
 STEADY = 16
 LONG = 32
+# A window may hold so many more where a chain goes on.
+BEYOND = 8
 # Fewer launches than this cost less one by one than as a graph.
 SHORT = 3
 
@@ -48,7 +51,9 @@ class Queue:
     recorded; ``deferred``: False for a handle that others have, whose launches are sent at once;
     ``workspace``: for library calls; ``capture``: what launches become nodes of while a user
     captures; ``scratches``: memory of the op that is recorded, where streams are several;
-    ``lasting``: tensors that this stream's work filled, another dict once a send has failed.
+    ``lasting``: tensors that this stream's work filled, another dict once a send has failed;
+    ``chains``: joins neighbours; ``due``: the window ends with this chain; ``lately``, ``later``:
+    the first outputs of the last launch, where it has a part.
     """
 
     owner: Any
@@ -83,6 +88,10 @@ class Queue:
     scratches: list[int]
     timer: Any
     lasting: dict[Any, Any]
+    chains: Chains
+    due: bool
+    lately: int
+    later: int
 
     def __init__(self, owner: Any, stream: int, number: int) -> None:
         self.owner = owner
@@ -102,7 +111,9 @@ class Queue:
         self.sequence = 0
         self.deferred = True
         self.sending = False
-        self.recording = False
+        self.recording = self.due = False
+        self.chains = owner.chains
+        self.lately = self.later = 0
         self.asleep = True
         self.beat = Beat()
         self.shared = False
@@ -123,17 +134,33 @@ class Queue:
         """Record a launch on tensors, and what it reads and writes."""
         tensor: TensorBase
         storage: Storage
+        if self.due:
+            end_chain(self, launch, operands)
         if not cython.compiled:
             self.begin()
         words: Words = self.window.words
         exported: cython.bint = False
+        start: cython.Py_ssize_t = words.length
         for operand in operands:
             tensor = operand
             storage = tensor.storage
             words.append(storage.address + tensor.offset * tensor.spec.itemsize)
             if storage.exported:
                 exported = True
-        if not cython.compiled and words is not self.window.words:
+        part: Part = launch.part
+        first: cython.ulonglong = 0
+        second: cython.ulonglong = 0
+        if part is not None:
+            place: cython.Py_ssize_t
+            for place in range(start + part.outputs, words.length):
+                first = words.get(place)
+                if first == self.lately or first == self.later:
+                    link(self, launch, operands)
+                    break
+            first = words.get(start)
+            if part.outputs > 1:
+                second = words.get(start + 1)
+        if words is not self.window.words:
             # The collector ran what sent the window: once more, into the new one.
             self.record_operands(launch, operands, numbers)
             return
@@ -142,12 +169,16 @@ class Queue:
         if self.capture is not None:
             self.capture.hold(operands)
         self.finish(launch, numbers)
+        self.lately = first
+        self.later = second
         if exported:
             self.send("exported storage")
 
     def record_addresses(self, launch: Launch, addresses: tuple[int, ...],
                          numbers: tuple[Any, ...]) -> None:
         """Record a launch on bare addresses."""
+        if self.due:
+            self.send("")
         if not cython.compiled:
             self.begin()
         words: Words = self.window.words
@@ -199,6 +230,7 @@ class Queue:
         state = modes.current()
         window.launches.append(launch)
         window.ends.append(words.length)
+        self.lately = self.later = 0
         window.sites.append(state.code)
         window.sites.append(state.instruction)
         if self.simulated:
@@ -226,13 +258,16 @@ class Queue:
             watchdog.wake.set()
         count: cython.Py_ssize_t = len(window.launches)
         if count >= MOST or not self.deferred or self.capture is not None:
-            self.send("")
+            end_window(self, launch, count)
+        elif self.due:
+            if not launch.leads:
+                self.send("")
         elif count >= LEAST and mark != self.mark and self.since > self.length:
             # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
             rarity: cython.ulonglong = RARITY
             pair: cython.ulonglong = (mark ^ (self.mark * 40503)) >> 5
             if pair & rarity == 0:
-                self.send("")
+                end_window(self, launch, count)
         self.mark = mark
 
     def boundary(self) -> None:
@@ -246,7 +281,7 @@ class Queue:
         # A short stretch that comes back and back is not cut: windows are whole ones of it.
         self.length = self.since if self.repeats >= STEADY and self.since < LONG else 0
         self.stretch = self.since = 0
-        if count >= LONG or (count >= LEAST and self.repeats < STEADY):
+        if self.due or count >= LONG or (count >= LEAST and self.repeats < STEADY):
             self.send("")
 
     def send(self, reason: str) -> None:
@@ -279,13 +314,15 @@ class Queue:
 
     def dispatch(self, window: Window, reason: str) -> None:
         """Hand a window to the driver."""
-        count: cython.Py_ssize_t = len(window.launches)
         graph: Graph | None = None
         self.owner.enter()
         if self.capture is not None:
             self.capture.take(self, window)
             return
         self.counts.windows += 1
+        if window.releases and self.owner.memo and self.deferred and not window.drained:
+            self.owner.chains.join(window)
+        count: cython.Py_ssize_t = len(window.launches)
         if not self.owner.memo:
             reason = "memo off"
         elif not self.deferred:
@@ -349,12 +386,37 @@ def fresh_window(queue: Queue) -> Window:
     Before a send is under way: where there is no room for a call, nothing is left half done.
     """
     queue.mark = 0
+    queue.due = False
     window: Window | None = queue.spare
     if window is None:
         return Window()
     queue.spare = None
     window.clear()
     return window
+
+
+def link(queue: Queue, launch: Launch, operands: tuple[Any, ...]) -> None:
+    """Note where a launch goes on with what the last one computed."""
+    window: Window = queue.window
+    if window.launches:
+        queue.chains.link(window, launch, operands, True)
+    elif queue.spare is not None:
+        # A window ended between them: the next time it ends behind both.
+        queue.chains.link(queue.spare, launch, operands, False)
+
+
+def end_chain(queue: Queue, launch: Launch, operands: tuple[Any, ...]) -> None:
+    """Send the window that ends with a chain, where a launch does not go on with it."""
+    if launch.part is None or not queue.chains.link(queue.window, launch, operands, False):
+        queue.send("")
+
+
+def end_window(queue: Queue, launch: Launch, count: cython.Py_ssize_t) -> None:
+    """Send the window, or let it end behind the chain that its last launch may begin."""
+    if launch.leads and queue.deferred and queue.capture is None and count < MOST + BEYOND:
+        queue.due = True
+    else:
+        queue.send("")
 
 
 def hand_over(queue: Queue, window: Window, reason: str) -> None:
@@ -450,6 +512,7 @@ def mended(window: Window, simulated: bool) -> int:
     if window.traces is not None:
         window.traces.cut(min(window.traces.length, count))
     window.words.cut(window.ends[-1] if count else 0)
+    window.releases = []
     mark = window.key = 0
     for launch in window.launches:
         mark = launch.mark

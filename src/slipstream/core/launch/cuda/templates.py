@@ -84,6 +84,8 @@ class TemplateKernel(Kernel):
                space: cython.size_t) -> None:
         """Record one of the launches."""
         tensor: TensorBase
+        if queue.due:
+            queue.send("")
         if not cython.compiled:
             queue.recording = True
         words: Words = queue.window.words

@@ -51,6 +51,7 @@ cdef class Words:
     cdef Py_ssize_t room
     cdef unsigned long long *data
     cpdef void append(self, unsigned long long word)
+    cpdef unsigned long long get(self, Py_ssize_t place)
     cpdef bint replace(self, Py_ssize_t place, unsigned long long word)
     cpdef size_t address(self, Py_ssize_t start)
     cpdef object append_number(self, str cls, object value)
@@ -64,4 +65,5 @@ cdef class Words:
     cpdef bytes block(self, Py_ssize_t start, Py_ssize_t count, bytes tail)
     cpdef bytes patched(self, Py_ssize_t start, bytes block, object places)
     cpdef Words copy(self)
+    cpdef object cut(self, Py_ssize_t length)
     cpdef object clear(self)

@@ -53,6 +53,12 @@ class Words:
             self.items.append(word & MASK)
         self.length += 1
 
+    def get(self, place: cython.Py_ssize_t) -> int:
+        """The word at a place that is there."""
+        if cython.compiled:
+            return self.data[place]
+        return self.items[place]
+
     def replace(self, place: cython.Py_ssize_t, word: cython.ulonglong) -> bool:
         """Write the word at a place that is there; whether it was another."""
         if cython.compiled:
@@ -186,7 +192,7 @@ class Words:
             made.length = self.length
         return made
 
-    def cut(self, length: int) -> None:
+    def cut(self, length: cython.Py_ssize_t) -> None:
         """Keep the first words only."""
         self.length = length
         if not cython.compiled:

@@ -3,6 +3,8 @@
 
 #define CLASSES 48
 #define PRESENT 0 /* the end of a block that lives */
+#define SLIP_SPAN 40 /* what a moment is below this bit; above it, how many are meant */
+#define SLIP_LAST (((u64)1 << SLIP_SPAN) - 1)
 
 typedef struct part {
     u64 start, end;
@@ -58,7 +60,7 @@ typedef struct world {
     u64 moment, identities, dead_count;
     int poison, race, peer;
     /* The work that runs now. */
-    u64 work_moment;
+    u64 work_moment, work_span;
     int work_device;
     uint32_t work_id;
     uint32_t work_slot, clock_count;
@@ -359,6 +361,28 @@ static block *block_at(const world *w, u64 address, u64 moment, int past) {
     return found;
 }
 
+/* Whether every block at an address in the work's span of moments is fresh; none is from here. */
+static int all_fresh(const world *w, u64 address) {
+    int fresh = 1;
+    for (u64 moment = w->work_moment - w->work_span; moment <= w->work_moment; moment++) {
+        block *b = block_at(w, address, moment, 0);
+        if (!b) continue;
+        fresh = fresh && b->fresh;
+        b->fresh = 0;
+    }
+    return fresh;
+}
+
+/* The block at an address in the work's span of moments that may be touched furthest. */
+static block *widest_at(const world *w, u64 address) {
+    block *widest = 0;
+    for (u64 moment = w->work_moment - w->work_span; moment <= w->work_moment; moment++) {
+        block *b = block_at(w, address, moment, 0);
+        if (b && (!widest || b->requested > widest->requested)) widest = b;
+    }
+    return widest;
+}
+
 /* The bytes around an address that the running work may touch. */
 static const slip_block *allowed(world *w, u64 address, unit **owner) {
     unit *u = unit_at(w, address);
@@ -371,11 +395,10 @@ static const slip_block *allowed(world *w, u64 address, unit **owner) {
     slip_block *at = &w->used[w->used_count];
     memset(at, 0, sizeof *at);
     if (u->managed) {
-        block *b = block_at(w, address, w->work_moment, 0);
+        block *b = widest_at(w, address);
         if (!b) return &nowhere;
         if (b->start < p->start || b->size > p->end - b->start) return &unmapped;
-        if (b->fresh && w->poison) memset((void *)b->start, 0xff, b->size);
-        b->fresh = 0;
+        if (all_fresh(w, address) && w->poison) memset((void *)b->start, 0xff, b->size);
         at->start = (char *)b->start;
         at->size = b->requested;
         at->identity = b->identity;

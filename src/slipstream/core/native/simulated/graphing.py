@@ -16,6 +16,7 @@ from slipstream.core.native.simulated.working import (
     CopyAction,
     FillAction,
     KernelAction,
+    first_moment,
 )
 
 
@@ -108,7 +109,7 @@ class GraphCalls(CaptureCalls):
 
     def moments_needed(self) -> int:
         """The oldest moment that work still to run, or to be launched again, knows."""
-        kept = [moment for each in self.objects.values() if isinstance(each, Executable)
+        kept = [first_moment(moment) for each in self.objects.values() if isinstance(each, Executable)
                 for _, moment in each.stamps or ()]
         return min([super().moments_needed(), *kept])
 

@@ -9,7 +9,13 @@ from typing import Any
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.simulated.order import tick
 from slipstream.core.native.simulated.schedule import Stream
-from slipstream.core.native.simulated.working import Action, EmptyAction, KernelAction, Ticket
+from slipstream.core.native.simulated.working import (
+    Action,
+    EmptyAction,
+    KernelAction,
+    Ticket,
+    first_moment,
+)
 
 
 @dataclass(slots=True)
@@ -223,7 +229,7 @@ class Tickets:
         self.ordinal = stream.ordinal
         self.shape = shape
         self.stamps = stamps
-        self.oldest = min(moment for _, moment in stamps) if stamps else 0
+        self.oldest = min(first_moment(moment) for _, moment in stamps) if stamps else 0
         self.race = schedule.options.race
         if self.race:
             schedule.arrive(stream)

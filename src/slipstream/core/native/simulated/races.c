@@ -175,7 +175,9 @@ static void settle_all(world *w) {
 API uint32_t slip_begin(world *w, u64 moment, int device, uint32_t slot, const uint32_t *clock,
                         uint32_t clock_count) {
     here = w;
-    w->work_moment = moment;
+    /* Joined launches were recorded over some moments: the last, and how many before it. */
+    w->work_moment = moment & SLIP_LAST;
+    w->work_span = moment >> SLIP_SPAN;
     w->work_device = device;
     w->used_count = 0;
     w->last_reported = w->last_set_from = 0;

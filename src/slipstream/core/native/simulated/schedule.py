@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any
 
 from slipstream.core.native.simulated.order import Host, join, tick
-from slipstream.core.native.simulated.working import Action, Desk, Ticket
+from slipstream.core.native.simulated.working import Action, Desk, Ticket, first_moment
 from slipstream.core.vocab.settings import SimulatedCard
 
 # A real stream takes about this many launches before the host has to wait.
@@ -74,7 +74,7 @@ class ActionWork(Work):
 
     def oldest(self) -> int | None:
         """The moment of its ticket."""
-        return self.ticket.moment
+        return first_moment(self.ticket.moment)
 
 
 class Marker(Work):

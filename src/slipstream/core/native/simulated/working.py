@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from slipstream.core.native.driver import TO_DEVICE, TO_HOST
+from slipstream.core.native.driver import MOMENT_BITS, TO_DEVICE, TO_HOST
 from slipstream.core.native.simulated.engine import READ, WRITE, Engine
 from slipstream.core.native.simulated.faults import SimulatedFault, fault_of
 from slipstream.core.vocab.settings import SimulatedCard
@@ -16,6 +16,11 @@ from slipstream.core.vocab.settings import SimulatedCard
 # Works whose lines are kept for the reports of races.
 JOURNAL = 1 << 20
 ANY_DEVICE = -1
+
+
+def first_moment(moment: int) -> int:
+    """The first of the moments that one stands for: joined launches were recorded over some."""
+    return (moment & (1 << MOMENT_BITS) - 1) - (moment >> MOMENT_BITS)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,392 @@
+# cython: nonecheck=False
+"""Neighbouring launches that become one: what a window holds is joined when it is sent.
+
+Where a launch that computes each element by itself reads what the launch before it wrote, over as
+many elements in the same order, both can be one kernel: a value stays in registers between them,
+rounded as a store and a load would round it.  It is written too, as others may read it, but where
+its storage was released before anything else was recorded.  Which launches may be joined depends
+on their operands' addresses alone: those of two launches are the same or do not overlap, or the
+later one starts anew.
+
+A kernel is made when the chain came back so often that what it would have saved is worth while.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from slipstream.core.launch.cuda.launches import Launch, Part
+from slipstream.core.launch.cuda.memo import Window
+from slipstream.core.launch.cuda.words import MASK, Words
+from slipstream.core.native.driver import MOMENT_BITS, CompileError, DriverError
+from slipstream.core.vocab.records import Release, Spec, Storage, TensorBase
+
+__all__ = ["Chains", "Group", "Launch", "Part", "Release", "Spec", "Storage", "TensorBase",
+           "Window", "Words"]
+
+# Launches, and their operands, that one kernel has at most.
+MOST_PARTS = 8
+MOST_OPERANDS = 16
+# A kernel is made for a chain that was seen so often, and would have saved so many bytes of the
+# card's traffic; a launch less counts as so many.
+LEAST_SEEN = 3
+WORTH = 512 << 20
+LAUNCH_BYTES = 1 << 20
+# When a storage that is not released is.
+LIVES = 1 << 62
+# Chains that are remembered.
+MOST_CHAINS = 4096
+# What `SLIPSTREAM_JOIN` says: never (0), where it pays, at first sight (2).
+NEVER, ALWAYS = 0, 2
+
+
+class Group:
+    """The operands of launches that may become one.
+
+    ``codes`` has four bits for each: the number of the first operand with the same address.
+    ``deaths``: how many launches the window held when the memory of what a launch wrote was
+    released: those that came later find something else there.
+    """
+
+    starts: Words
+    ends: Words
+    kinds: Words
+    deaths: Words
+    codes: int
+    count: int
+
+    def __init__(self) -> None:
+        self.starts = Words()
+        self.ends = Words()
+        # Twice what the part says, and one more for an output.
+        self.kinds = Words()
+        self.deaths = Words()
+        self.codes = 0
+        self.count = 0
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.cut(0)
+        self.codes = 0
+
+    def cut(self, count: cython.Py_ssize_t) -> None:
+        """Keep the first operands only."""
+        for held in (self.starts, self.ends, self.kinds, self.deaths):
+            held.cut(count)
+        self.count = count
+
+    def add(self, window: Window, number: cython.Py_ssize_t, releases: list[Any]) -> bool:
+        """Take in a launch of a window, if its operands allow it."""
+        launch: Launch = window.launches[number]
+        words: Words = window.words
+        start: cython.Py_ssize_t = window.ends[number - 1] if number else 0
+        part: Part = launch.part
+        codes: cython.ulonglong = self.codes
+        place: cython.Py_ssize_t
+        kept: cython.Py_ssize_t = self.count
+        total: cython.Py_ssize_t = part.outputs + part.inputs
+        if kept + total > MOST_OPERANDS:
+            return False
+        for place in range(total):
+            size: cython.longlong = part.sizes[place]
+            kind: cython.ulonglong = part.kinds[place]
+            begin: cython.ulonglong = words.get(start + place) if size else 0
+            end: cython.ulonglong = begin + (size * launch.count if size > 0 else -size)
+            kind = 2 * kind + (place < part.outputs)
+            code: cython.longlong = self.code_of(begin, end, kind, number)
+            if code < 0:
+                self.cut(kept)
+                return False
+            codes |= cython.cast(cython.ulonglong, code) << (4 * self.count)
+            death: cython.ulonglong = LIVES
+            if place < part.outputs:
+                death = death_of(releases, number, place)
+            elif code < self.count:
+                death = self.death_at(begin, number)
+            self.starts.append(begin)
+            self.ends.append(end)
+            self.kinds.append(kind)
+            self.deaths.append(death)
+            self.count += 1
+        self.codes = codes
+        return True
+
+    def code_of(self, begin: cython.ulonglong, end: cython.ulonglong, kind: cython.ulonglong,
+                number: cython.ulonglong) -> int:
+        """The first operand with the same address; -1 where another overlaps."""
+        found: cython.longlong = self.count
+        other: cython.Py_ssize_t
+        for other in range(self.count):
+            if (begin >= self.ends.get(other) or self.starts.get(other) >= end
+                    or self.deaths.get(other) <= number):
+                continue
+            same: cython.ulonglong = self.kinds.get(other)
+            if self.starts.get(other) == begin and same >> 1 == kind >> 1:
+                found = min(found, other)
+            elif (same | kind) & 1:
+                return -1
+        return found
+
+    def death_at(self, begin: cython.ulonglong, number: cython.ulonglong) -> int:
+        """When what was written last at an address is released; of what was read, never."""
+        found: cython.ulonglong = LIVES
+        other: cython.Py_ssize_t
+        for other in range(self.count):
+            if (self.starts.get(other) == begin and self.kinds.get(other) & 1
+                    and self.deaths.get(other) > number):
+                found = self.deaths.get(other)
+        return found
+
+
+def death_of(releases: list[Any], number: cython.Py_ssize_t, output: cython.Py_ssize_t) -> int:
+    """How many launches there were when the storage of an output was released."""
+    release: Release
+    for release in releases:
+        if release.place == number + 1 and release.output == output and release.after >= 0:
+            return release.after
+    return LIVES
+
+
+class Family:
+    """Chains of the same parts, wired alike, whatever their sizes.
+
+    ``make``: gives the launch for a count of elements once there is a kernel; ``seen`` and
+    ``saved``: how often they came, and the bytes that one kernel would have saved.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.saved = 0
+        self.make: Any = None
+        self.refused = False
+
+
+class Chains:
+    """The chains of a device."""
+
+    group: Group
+    bound: dict[Any, Any]
+    families: dict[Any, Any]
+    owner: int
+    mode: int
+    joined: int
+
+    def __init__(self, owner: int, mode: int) -> None:
+        self.group = Group()
+        # (launches, codes, dead outputs) -> the launch, or the family where there is none yet.
+        self.bound = {}
+        self.families = {}
+        # The number of the allocator whose storages tell of their end.
+        self.owner = owner
+        self.mode = mode
+        self.joined = 0
+
+    def link(self, window: Window, launch: Launch, operands: tuple[Any, ...],
+             note: bool) -> cython.bint:
+        """Whether a launch reads what the last one of a window wrote; ``note`` it there."""
+        count: cython.Py_ssize_t = len(window.launches)
+        start: cython.Py_ssize_t = window.start
+        before: Launch | None = window.last
+        if before is None and count:
+            before = window.launches[count - 1]
+            start = window.ends[count - 2] if count > 1 else 0
+        if (self.mode == NEVER or before is None or before.part is None
+                or before.count != launch.count):
+            return False
+        tensor: TensorBase
+        storage: Storage
+        place: cython.Py_ssize_t
+        output: cython.int
+        part: Part = launch.part
+        ahead: Part = before.part
+        found: cython.bint = False
+        for place in range(part.outputs, part.outputs + part.inputs):
+            tensor = operands[place]
+            storage = tensor.storage
+            address: cython.ulonglong = storage.address + tensor.offset * tensor.spec.itemsize
+            for output in range(ahead.outputs):
+                if window.words.get(start + output) == address:
+                    before.leads = True
+                    found = True
+                    if note:
+                        self.note(window, storage, output)
+        return found
+
+    def note(self, window: Window, storage: Storage, output: cython.int) -> None:
+        """Let a storage between two launches tell of its end."""
+        release = Release(window.launches, len(window.launches), output)
+        window.releases.append(release)
+        if storage.owner == self.owner and not storage.exported:
+            storage.release = release
+
+    def join(self, window: Window) -> None:
+        """Join what can be of a window that is sent."""
+        release: Release
+        releases: list = window.releases
+        window.releases = []
+        groups: list = []
+        place: cython.Py_ssize_t = 0
+        count: cython.Py_ssize_t = len(window.launches)
+        while place < len(releases):
+            begin: cython.Py_ssize_t = place
+            release = releases[place]
+            first: cython.Py_ssize_t = release.place - 1
+            last: cython.Py_ssize_t = release.place
+            while place < len(releases):
+                release = releases[place]
+                if release.place > last + 1:
+                    break
+                last = release.place
+                place += 1
+            if last < count:
+                self.split(window, first, last, releases[begin:place], groups)
+        for release in releases:
+            release.launches = None
+        if groups:
+            rebuild(window, groups)
+            self.joined += len(groups)
+
+    def split(self, window: Window, first: cython.Py_ssize_t, last: cython.Py_ssize_t,
+              releases: list[Any], groups: list[Any]) -> None:
+        """Cut neighbours into groups whose operands allow one kernel: (first, last, launch)."""
+        group: Group = self.group
+        launch: Launch
+        place: cython.Py_ssize_t = first
+        while place < last:
+            begin: cython.Py_ssize_t = place
+            launch = window.launches[begin]
+            elements: cython.longlong = launch.count
+            group.clear()
+            while place <= last and place - begin < MOST_PARTS:
+                launch = window.launches[place]
+                if launch.part is None or launch.count != elements:
+                    break
+                if not group.add(window, place, releases):
+                    break
+                place += 1
+            if place - begin > 1:
+                found = self.find(window, begin, place - 1)
+                if found is not None:
+                    groups.append((begin, place - 1, found))
+            elif place == begin:
+                place += 1
+
+    def find(self, window: Window, first: cython.Py_ssize_t,
+             last: cython.Py_ssize_t) -> Launch | None:
+        """The launch of a group; None where it is not made yet."""
+        group: Group = self.group
+        dead: cython.ulonglong = 0
+        one: cython.ulonglong = 1
+        place: cython.Py_ssize_t
+        for place in range(group.count):
+            if group.kinds.get(place) & 1 and group.deaths.get(place) <= last + 1:
+                dead |= one << place
+        launches: tuple = tuple(window.launches[first:last + 1])
+        key = (launches, self.group.codes, dead)
+        found = self.bound.get(key)
+        if found is None or not isinstance(found, Launch):
+            found = self.consider(key, found)
+        return found
+
+    def consider(self, key: Any, family: Any) -> Launch | None:
+        """Make the launch of a group, if it is worth a kernel by now."""
+        launches, codes, dead = key
+        if family is None:
+            parts = tuple([launch.part for launch in launches])
+            if len(self.families) >= MOST_CHAINS:
+                self.families.clear()
+            family = self.families.setdefault((parts, codes, dead), Family())
+            if len(self.bound) >= MOST_CHAINS:
+                self.bound.clear()
+            self.bound[key] = family
+        if family.make is None and not self.worth(family, launches, dead):
+            return None
+        try:
+            if family.make is None:
+                family.make = launches[0].part.joined(*make_key(key))
+            made: Launch = family.make(launches[0].count)
+        except (CompileError, DriverError):
+            family.refused = True
+            family.make = None
+            return None
+        self.bound[key] = made
+        return made
+
+    def worth(self, family: Any, launches: tuple[Launch, ...], dead: int) -> bool:
+        """Whether a chain that came once more has saved enough to make its kernel."""
+        if family.refused or self.mode == NEVER:
+            return False
+        sizes = [size for launch in launches for size in launch.part.sizes]  # type: ignore
+        # What is not written is not read either.
+        saved = sum([2 * size for place, size in enumerate(sizes) if dead >> place & 1])
+        family.saved += saved * launches[0].count + (len(launches) - 1) * LAUNCH_BYTES
+        family.seen += 1
+        return self.mode == ALWAYS or (family.seen > LEAST_SEEN and family.saved >= WORTH)
+
+
+def make_key(key: Any) -> Any:
+    """What a kernel depends on."""
+    launches, codes, dead = key
+    return tuple([launch.part for launch in launches]), codes, dead
+
+
+def rebuild(window: Window, groups: list[Any]) -> None:
+    """Put one launch in the place of each group; its words are theirs, one after the other."""
+    launch: Launch
+    launches: list = []
+    kept: list = []
+    place: cython.Py_ssize_t = 0
+    for first, last, joined in groups:
+        kept.extend(range(place, first))
+        kept.append(last)
+        launches.extend(window.launches[place:first])
+        launches.append(joined)
+        place = last + 1
+    count: cython.Py_ssize_t = len(window.launches)
+    kept.extend(range(place, count))
+    # Where the next window begins, it is asked for.
+    window.last = window.launches[count - 1]
+    window.start = window.ends[count - 2] if count > 1 else 0
+    launches.extend(window.launches[place:])
+    note_kept(window, kept)
+    window.launches = launches
+    prime: cython.ulonglong = 1099511628211
+    key: cython.ulonglong = 0
+    for launch in launches:
+        if cython.compiled:
+            key = key * prime + launch.mark
+        else:
+            key = (key * prime + launch.mark) & MASK
+    window.key = key
+
+
+def note_kept(window: Window, kept: list[Any]) -> None:
+    """Keep what a window notes beside its launches for some of them; the last of each group."""
+    traces: Words | None = window.traces
+    if traces is not None and traces.length:
+        missing = len(window.launches) - traces.length
+        some = Words()
+        for place in kept:
+            if place >= missing:
+                some.append(traces.get(place - missing))
+        window.traces = some
+    window.ends = [window.ends[place] for place in kept]
+    sites: list = []
+    for place in kept:
+        sites.append(window.sites[2 * place])
+        sites.append(window.sites[2 * place + 1])
+    window.sites = sites
+    if window.moments:
+        before = [-1, *kept]
+        window.moments = [joined_moment(window.moments[earlier + 1:place + 1])
+                          for earlier, place in zip(before, kept, strict=False)]
+
+
+def joined_moment(moments: list[int]) -> int:
+    """The moments at which one launch was recorded, as the simulated driver takes them.
+
+    The last one, and above it how many came before.
+    """
+    return moments[-1] | (moments[-1] - moments[0]) << MOMENT_BITS
