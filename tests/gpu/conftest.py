@@ -26,7 +26,8 @@ class Ground:
     """The driver and the settings of these tests; other folders find theirs as they were."""
 
     def __init__(self) -> None:
-        self.before = (settings.driver, settings.cache, settings.memo, settings.blocking)
+        self.before = (settings.driver, settings.cache, settings.memo, settings.blocking,
+                       settings.join)
         self.cache = settings.cache
         self.driver: SimulatedDriver | None = None
         self.missing = ""
@@ -49,12 +50,15 @@ class Ground:
         if self.driver is not None:
             settings.driver, settings.cache = "sim", self.cache
             settings.memo, settings.blocking = True, False
+            # What a process has met decides which launches are joined: tests that count ask for it.
+            settings.join = 0
             drivers.use(self.driver)
 
     def leave(self) -> None:
         """Take it away."""
         self.entered = False
-        settings.driver, settings.cache, settings.memo, settings.blocking = self.before
+        (settings.driver, settings.cache, settings.memo, settings.blocking,
+         settings.join) = self.before
         drivers.use(None)
 
 
@@ -69,9 +73,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests are collected with the driver that they run on."""
-    if not REAL:
-        ground.prepare(config)
-        ground.enter()
+    if REAL:
+        settings.join = 0
+        return
+    ground.prepare(config)
+    ground.enter()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,7 +28,7 @@ def at_once(restart: Callable[..., Any]) -> Iterator[None]:
         restart()
         yield
     finally:
-        settings.join = PAYS
+        settings.join = NEVER
 
 
 def chains() -> Any:

@@ -40,11 +40,15 @@ class Library:
         self.capability = (self.card.major, self.card.minor)
         self.places: dict[tuple[int, int, tuple[int, ...]], list[Places]] = {}
         self.marks: dict[int, int] = {}
-        # Captures and measurements go over a stream of their own.
+        # Captures and measurements go over a stream of their own, under the library's lock.
         self.stream = backend.driver.create_stream()
 
     def launches(self, call: Call) -> list[Launch] | None:
         """The launches of a library call; None where they cannot be patched."""
+        with self.lt.lock:
+            return self._launches(call)
+
+    def _launches(self, call: Call) -> list[Launch] | None:
         used = used_by(call.product)
         first = self.capture(call, FIRST)
         if first is None:
