@@ -164,7 +164,8 @@ class Joint:
         self.parts = parts
         self.wires = wires
         self.types = [part.types() for part in parts]
-        written, read = [], []
+        written: list[tuple[int, int]] = []
+        read: list[tuple[int, int]] = []
         for number, part in enumerate(parts):
             for place, wire in enumerate(wires[number]):
                 if wire.kept:
@@ -184,7 +185,7 @@ class Joint:
     def name(self) -> str:
         """A C name that tells what the kernel computes."""
         names = []
-        for part, types in zip(self.parts, self.types, strict=True):
+        for part in self.parts:
             words = "_".join(part.words) or "copy"
             if len(words) > LONGEST_NAME // 2:
                 words = f"{words[:LONGEST_NAME // 2].rpartition('_')[0]}_of_{len(part.words)}"

@@ -207,11 +207,11 @@ class Chains:
             storage = tensor.storage
             address: cython.ulonglong = storage.address + tensor.offset * tensor.spec.itemsize
             for output in range(ahead.outputs):
-                if window.words.get(start + output) == address:
-                    before.leads = True
-                    found = True
-                    if note:
-                        self.note(window, storage, output)
+                if window.words.get(start + output) != address:
+                    continue
+                before.leads = found = True
+                if note:
+                    self.note(window, storage, output)
         return found
 
     def note(self, window: Window, storage: Storage, output: cython.int) -> None:
