@@ -318,7 +318,7 @@ class Chains:
         """Whether a chain that came once more has saved enough to make its kernel."""
         if family.refused or self.mode == NEVER:
             return False
-        sizes = [size for launch in launches for size in launch.part.sizes]  # type: ignore
+        sizes = [size for launch in launches for size in launch.part.sizes]
         # What is not written is not read either.
         saved = sum([2 * size for place, size in enumerate(sizes) if dead >> place & 1])
         family.saved += saved * launches[0].count + (len(launches) - 1) * LAUNCH_BYTES
