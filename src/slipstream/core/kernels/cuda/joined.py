@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from slipstream.core.kernels.cuda.access import FLAT, ONCE
-from slipstream.core.kernels.cuda.maps import MapPlan, MapWriter, grid_of, line_plan
+from slipstream.core.kernels.cuda.maps import IN_FLIGHT, MapPlan, MapWriter, grid_of, line_plan
 from slipstream.core.kernels.cuda.writing import LONGEST_NAME, Formula, Lines
 from slipstream.core.launch.cuda.launches import CHAIN, KernelCode, Launch, Part
 from slipstream.core.launch.cuda.modules import modules
@@ -22,6 +22,8 @@ from slipstream.core.vocab.dtypes import DType
 # (dtype, kind of access) -> what tells them apart in `Part.kinds`; 0 is kept for what is not read.
 kinds_of: dict[tuple[DType, str], int] = {}
 SPACES = {FLAT: (1,), ONCE: (0,)}
+# A vector of so many elements is work for a while: a thread asks for a second one meanwhile.
+NARROW = 8
 
 
 class FlatPart(Part):
@@ -49,6 +51,9 @@ class FlatPart(Part):
         joint = Joint(parts, wiring(parts, codes, dead))
         steps = tuple([SPACES[kind] for kind in joint.access])
         plan = line_plan(steps, tuple([dtype.itemsize for dtype in joint.dtypes]), joint.outputs)
+        read = sum([dtype.itemsize * plan.vector for dtype in joint.dtypes[joint.outputs:]])
+        if plan.vector >= NARROW and read <= IN_FLIGHT:
+            plan = plan._replace(unroll=2)
         text = JoinedWriter(joint, plan).text()
         code = KernelCode(joint.name, text).made_by(CHAIN)
         function = modules.function(self.device, code)
@@ -164,7 +169,8 @@ class Joint:
         self.parts = parts
         self.wires = wires
         self.types = [part.types() for part in parts]
-        written, read = [], []
+        written: list[tuple[int, int]] = []
+        read: list[tuple[int, int]] = []
         for number, part in enumerate(parts):
             for place, wire in enumerate(wires[number]):
                 if wire.kept:
@@ -184,7 +190,7 @@ class Joint:
     def name(self) -> str:
         """A C name that tells what the kernel computes."""
         names = []
-        for part, types in zip(self.parts, self.types, strict=True):
+        for part in self.parts:
             words = "_".join(part.words) or "copy"
             if len(words) > LONGEST_NAME // 2:
                 words = f"{words[:LONGEST_NAME // 2].rpartition('_')[0]}_of_{len(part.words)}"

@@ -90,7 +90,7 @@ class ProgramKernel(LaunchKernel):
         if self.maps and not self.has_rows and not self.formula.counts:
             self.flat = flat_plan(tuple(self.itemsizes), self.formula.outputs)
         # By plan: how neighbours of its launches see it; None where it stands alone.
-        self.seen: dict[AnyPlan, MapPart | None] = {}
+        self.seen: dict[MapPlan, MapPart | None] = {}
         # By plan, which also tells what words there are in the tail.
         self.codes: dict[AnyPlan, KernelCode] = {}
         self.parts: dict[AnyPlan, tuple[list[str], bool]] = {}
@@ -139,7 +139,7 @@ class ProgramKernel(LaunchKernel):
         self.join(made, plan, count)
         return made
 
-    def join(self, launch: Launch, plan: AnyPlan, count: int) -> None:
+    def join(self, launch: Launch, plan: MapPlan, count: int) -> None:
         """Tell what neighbours of a launch of a map have to know."""
         if plan not in self.seen:
             alone = self.formula.raw or self.formula.counts or self.has_rows

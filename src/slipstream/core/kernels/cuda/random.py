@@ -176,7 +176,7 @@ class DrawnPart(FlatPart):
         fours = -(-vector // 4)
         lines.add(f"slip_four {prefix}four[{fours}];")
         lines.loop(f"for (int i = 0; i < {fours}; i++)")
-        lines.add(f"{prefix}four[i] = slip_philox({prefix}base + (uint64_t)(at / 4 + i), "
+        lines.add(f"{prefix}four[i] = slip_philox({prefix}base + (((uint64_t)at >> 2) + i), "
                   f"{prefix}seed);")
         lines.close()
 
@@ -185,8 +185,13 @@ class DrawnPart(FlatPart):
         word = f"{prefix}four[e / 4].word[e % 4]"
         if vector < 4:
             word = f"{prefix}four[0].word[(at + e) % 4]"
-        lines.add(f"const uint64_t {prefix}value = (uint64_t){word} < {prefix}n0;")
+        lines.add(f"const uint64_t {prefix}value = {prefix}some & ({word} <= {prefix}most);")
         return [elements.stored(self.stored, "i64", f"{prefix}value")]
+
+    def add_uniform(self, lines: Any, prefix: str) -> None:
+        """The chance of 2**32 as the largest word that is good, where there is one."""
+        lines.add(f"const bool {prefix}some = {prefix}n0 != 0;",
+                  f"const uint32_t {prefix}most = (uint32_t)({prefix}n0 - 1);")
 
 
 # -- chances of their own --

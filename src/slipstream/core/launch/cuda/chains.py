@@ -207,11 +207,11 @@ class Chains:
             storage = tensor.storage
             address: cython.ulonglong = storage.address + tensor.offset * tensor.spec.itemsize
             for output in range(ahead.outputs):
-                if window.words.get(start + output) == address:
-                    before.leads = True
-                    found = True
-                    if note:
-                        self.note(window, storage, output)
+                if window.words.get(start + output) != address:
+                    continue
+                before.leads = found = True
+                if note:
+                    self.note(window, storage, output)
         return found
 
     def note(self, window: Window, storage: Storage, output: cython.int) -> None:
@@ -318,7 +318,7 @@ class Chains:
         """Whether a chain that came once more has saved enough to make its kernel."""
         if family.refused or self.mode == NEVER:
             return False
-        sizes = [size for launch in launches for size in launch.part.sizes]  # type: ignore
+        sizes = [size for launch in launches for size in launch.part.sizes]
         # What is not written is not read either.
         saved = sum([2 * size for place, size in enumerate(sizes) if dead >> place & 1])
         family.saved += saved * launches[0].count + (len(launches) - 1) * LAUNCH_BYTES

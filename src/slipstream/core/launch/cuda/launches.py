@@ -100,7 +100,7 @@ class Launch:
     name: str
     code: Any
     places: tuple[tuple[int, ...], ...] | None
-    part: Part | None
+    part: Any
     count: int
     leads: bool
 

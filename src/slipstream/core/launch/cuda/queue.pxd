@@ -62,10 +62,11 @@ cdef class Queue:
     cpdef object watch_drain(self)
 
 cdef Window fresh_window(Queue queue)
-cdef object link(Queue queue, Launch launch, tuple operands)
+cdef object look_back(Queue queue, Launch launch, tuple operands, Py_ssize_t start)
 cdef object end_chain(Queue queue, Launch launch, tuple operands)
 cdef object end_window(Queue queue, Launch launch, Py_ssize_t count)
 cdef object hand_over(Queue queue, Window window, str reason)
+cdef tuple graph_of(Queue queue, Window window, str reason)
 cdef object launch_whole(Queue queue, Window window, Graph graph)
 cdef object launch_rest(Queue queue, Window window, str reason)
 cdef object launch_one(Queue queue, Launch launch, Words words, Py_ssize_t start,

@@ -26,8 +26,8 @@ from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Spec, Storage, TensorBase
 from slipstream.core.vocab.ring import Ring
 
-__all__ = ["Beat", "Chains", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Part", "Queue", "Ring", "Spec",
-           "Storage", "Window", "Words"]
+__all__ = ["Beat", "Chains", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Part",
+           "Queue", "Ring", "Spec", "Storage", "Window", "Words"]
 
 # A window has at least and at most so many launches where its content decides.
 LEAST = 8
@@ -148,18 +148,8 @@ class Queue:
             if storage.exported:
                 exported = True
         part: Part = launch.part
-        first: cython.ulonglong = 0
-        second: cython.ulonglong = 0
         if part is not None:
-            place: cython.Py_ssize_t
-            for place in range(start + part.outputs, words.length):
-                first = words.get(place)
-                if first == self.lately or first == self.later:
-                    link(self, launch, operands)
-                    break
-            first = words.get(start)
-            if part.outputs > 1:
-                second = words.get(start + 1)
+            look_back(self, launch, operands, start)
         if words is not self.window.words:
             # The collector ran what sent the window: once more, into the new one.
             self.record_operands(launch, operands, numbers)
@@ -169,8 +159,9 @@ class Queue:
         if self.capture is not None:
             self.capture.hold(operands)
         self.finish(launch, numbers)
-        self.lately = first
-        self.later = second
+        if part is not None:
+            self.lately = words.get(start)
+            self.later = words.get(start + 1) if part.outputs > 1 else 0
         if exported:
             self.send("exported storage")
 
@@ -189,16 +180,8 @@ class Queue:
     def begin(self) -> None:
         """Uncompiled, the watchdog or an interrupt may come between any two steps of a record."""
         if self.recording:
-            self.mend()
+            mend(self)
         self.recording = True
-
-    def mend(self) -> None:
-        """Leave the window as it was before a record that was interrupted."""
-        self.mark = mended(self.window, self.simulated)
-        self.sequence += 1  # It may have been counted: a number may be left out, not used twice.
-        self.repeats = 0
-        self.recording = False
-        self.note_waiting()
 
     def note_waiting(self) -> None:
         """Tell the watch how many launches have not gone out."""
@@ -230,7 +213,6 @@ class Queue:
         state = modes.current()
         window.launches.append(launch)
         window.ends.append(words.length)
-        self.lately = self.later = 0
         window.sites.append(state.code)
         window.sites.append(state.instruction)
         if self.simulated:
@@ -259,9 +241,8 @@ class Queue:
         count: cython.Py_ssize_t = len(window.launches)
         if count >= MOST or not self.deferred or self.capture is not None:
             end_window(self, launch, count)
-        elif self.due:
-            if not launch.leads:
-                self.send("")
+        elif self.due and not launch.leads:
+            self.send("")
         elif count >= LEAST and mark != self.mark and self.since > self.length:
             # The mark's low bits are a checksum's: mixed with the neighbour's they are even.
             rarity: cython.ulonglong = RARITY
@@ -287,7 +268,7 @@ class Queue:
     def send(self, reason: str) -> None:
         """End the window: launch its graph, or its launches one by one."""
         if not cython.compiled and self.recording:
-            self.mend()
+            mend(self)
         window: Window = self.window
         if not window.launches:
             return
@@ -314,7 +295,6 @@ class Queue:
 
     def dispatch(self, window: Window, reason: str) -> None:
         """Hand a window to the driver."""
-        graph: Graph | None = None
         self.owner.enter()
         if self.capture is not None:
             self.capture.take(self, window)
@@ -322,23 +302,7 @@ class Queue:
         self.counts.windows += 1
         if window.releases and self.owner.memo and self.deferred and not window.drained:
             self.owner.chains.join(window)
-        count: cython.Py_ssize_t = len(window.launches)
-        if not self.owner.memo:
-            reason = "memo off"
-        elif not self.deferred:
-            reason = "handed-out stream"
-        elif window.drained:
-            reason = "drained"
-            self.memo.note(window)
-        elif count < SHORT:
-            reason = reason or "too short"
-        else:
-            try:
-                graph = self.memo.find(window)
-            except DriverError:
-                # No memory for a graph, say: the launches go out all the same.
-                self.memo.forget(window.key)
-                reason = "not capturable"
+        graph, reason = graph_of(self, window, reason)
         if graph is None:
             launch_rest(self, window, reason or "first sight")
             return
@@ -395,9 +359,20 @@ def fresh_window(queue: Queue) -> Window:
     return window
 
 
-def link(queue: Queue, launch: Launch, operands: tuple[Any, ...]) -> None:
-    """Note where a launch goes on with what the last one computed."""
+def look_back(queue: Queue, launch: Launch, operands: tuple[Any, ...],
+              start: cython.Py_ssize_t) -> None:
+    """Note where a launch, whose words are there, goes on with what the last one computed."""
     window: Window = queue.window
+    words: Words = window.words
+    word: cython.ulonglong = 0
+    place: cython.Py_ssize_t
+    for place in range(start + launch.part.outputs, words.length):
+        word = words.get(place)
+        if word == queue.lately or word == queue.later:
+            break
+        word = 0
+    if not word:
+        return
     if window.launches:
         queue.chains.link(window, launch, operands, True)
     elif queue.spare is not None:
@@ -425,6 +400,25 @@ def hand_over(queue: Queue, window: Window, reason: str) -> None:
         queue.dispatch(window, reason)
     else:
         queue.timer.timed(queue, window, reason)
+
+
+def graph_of(queue: Queue, window: Window, reason: str) -> tuple[Graph | None, str]:
+    """The graph to launch for a window; or None, and why its launches go out one by one."""
+    if not queue.owner.memo:
+        return None, "memo off"
+    if not queue.deferred:
+        return None, "handed-out stream"
+    if window.drained:
+        queue.memo.note(window)
+        return None, "drained"
+    if len(window.launches) < SHORT:
+        return None, reason or "too short"
+    try:
+        return queue.memo.find(window), reason
+    except DriverError:
+        # No memory for a graph, say: the launches go out all the same.
+        queue.memo.forget(window.key)
+        return None, "not capturable"
 
 
 def after_failure(queue: Queue) -> None:
@@ -499,6 +493,15 @@ def drain_from_outside(queue: Queue) -> None:
             queue.drain_now()
     finally:
         queue.lock.release()
+
+
+def mend(queue: Queue) -> None:
+    """Leave the window as it was before a record that was interrupted."""
+    queue.mark = mended(queue.window, queue.simulated)
+    queue.sequence += 1  # It may have been counted: a number may be left out, not used twice.
+    queue.repeats = 0
+    queue.recording = False
+    queue.note_waiting()
 
 
 def mended(window: Window, simulated: bool) -> int:

@@ -109,8 +109,8 @@ class GraphCalls(CaptureCalls):
 
     def moments_needed(self) -> int:
         """The oldest moment that work still to run, or to be launched again, knows."""
-        kept = [first_moment(moment) for each in self.objects.values() if isinstance(each, Executable)
-                for _, moment in each.stamps or ()]
+        kept = [first_moment(moment) for each in self.objects.values()
+                if isinstance(each, Executable) for _, moment in each.stamps or ()]
         return min([super().moments_needed(), *kept])
 
     @driver_call
