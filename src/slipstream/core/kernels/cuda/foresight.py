@@ -21,7 +21,7 @@ from slipstream.core.vocab.devices import Device
 FIXED = 8
 # How often a kernel is thought of, at most.
 MOST_KNOWN = 64
-# Sizes that are looked at in every doubling, and beside each of them: how far vectors and whole
+# Sizes that are looked at in every doubling, and beside every other one: how far vectors and whole
 # batches go depends on the powers of two that divide a size.
 STEPS = 8
 BESIDE = (0, 1, 2, 4, 8)
@@ -119,8 +119,9 @@ def around(size: int) -> Iterable[int]:
     if not 0 < size < LARGEST:
         return ()
     first = max(doubling(size) - 2, 0)
-    return {(1 << doubling) + (1 << doubling) * step // STEPS + beside
-            for doubling in range(first, first + 3) for step in range(STEPS) for beside in BESIDE}
+    return {(1 << bits) + (1 << bits) * step // STEPS + beside
+            for bits in range(first, first + 3) for step in range(STEPS)
+            for beside in (BESIDE if not step % 2 else (0,))}
 
 
 def restrided(sizes: Ints, steps: Ints, others: Ints) -> Ints:
