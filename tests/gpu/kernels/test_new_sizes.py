@@ -151,3 +151,20 @@ def test_results_of_operands_in_row_major_order_lie_so() -> None:
         made = x + x
         on_host = ss.as_strided(ss.rand(100), shape, strides)
         assert made.stride() == (on_host + on_host).stride()
+
+
+def test_a_gradient_is_noted_once_it_passes_again() -> None:
+    """A size that is met once leaves no note; the same size after that is found by it."""
+    x = cuda(6, 24).requires_grad_()
+    notes, results = [], []
+    for _ in range(3):
+        made = x.softmax(-1)
+        plan = made.grad_fn.plan
+        made.sum().backward()
+        notes.append(plan.passing)
+        results.append(x.grad.cpu().numpy().tobytes())
+        x.grad = None
+    assert notes[0].plan is None
+    assert notes[1].plan is not None
+    assert notes[1] is notes[2]
+    assert len(set(results)) == 1

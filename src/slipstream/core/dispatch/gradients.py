@@ -71,6 +71,10 @@ class Passing:
         self.numbers = ()
 
 
+# Stands where a gradient has passed once.
+once = Passing(None)
+
+
 class FormulaRule(Rule):
     """The gradient of one op for one choice of inputs that want it.
 
@@ -198,14 +202,15 @@ class FormulaRule(Rule):
         if call is None:
             return self._looked_up(node, grads, held)
         passing: Passing | None = call.passing
-        if passing is not None:
+        if passing is not None and passing is not once:
             if passing.plan is None:
                 return self._looked_up(node, grads, held)
             if _serves(passing, grads, held):
                 return self._again(passing, node, grads, held)
         results = self._looked_up(node, grads, held)
         if modes.listeners is None and not modes.current().grad_enabled:
-            call.passing = self._note_passing(node, grads, held)
+            # A call of sizes that are met once only is not worth a note.
+            call.passing = once if passing is None else self._note_passing(node, grads, held)
         return results
 
     def _again(self, passing: Passing, node: Node, grads: list[Any],

@@ -12,8 +12,9 @@ from slipstream.core.vocab.records import Spec
 
 # Sizes beyond this many bytes cannot be addressed.
 LIMIT = 2**63 - 1
-# Fewer elements than these, without gaps, are counted in C.
+# Fewer elements than these, and nearer ones, are counted in C.
 ORDINARY = 2**30
+FAR = 2**50
 
 
 class SpecTable:
@@ -67,16 +68,24 @@ def measure(
 ) -> tuple[int, bool]:
     """Number of elements, and whether they lie in row-major order without gaps."""
     numel: cython.longlong = 1
+    last: cython.longlong = 0
     size: cython.longlong
+    step: cython.longlong
+    contiguous: cython.bint = True
     i: cython.Py_ssize_t
     for i in range(len(shape) - 1, -1, -1):
-        if not 0 <= shape[i] < ORDINARY or (shape[i] != 1 and strides[i] != numel):
+        if not 0 <= shape[i] < ORDINARY or not -ORDINARY < strides[i] < ORDINARY:
             return measure_any(shape, strides, itemsize)
         size = shape[i]
+        step = strides[i]
+        if size != 1 and step != numel:
+            contiguous = False
         numel *= size
-        if numel >= ORDINARY:
+        last += (size - 1) * abs(step)
+        # Neither can come near what cannot be addressed.
+        if numel >= ORDINARY or last >= FAR:
             return measure_any(shape, strides, itemsize)
-    return numel, True
+    return numel, contiguous or not numel
 
 
 def measure_any(

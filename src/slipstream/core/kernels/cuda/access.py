@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import cython
+
 Ints = tuple[int, ...]
 Words = dict[str, list[int]]
 
@@ -65,7 +67,15 @@ def reach(sizes: Sequence[int], steps: Sequence[int]) -> int:
 
 def is_flat(sizes: Sequence[int], steps: Sequence[int]) -> bool:
     """Whether the elements follow each other in the order of the space."""
-    return tuple(steps) == contiguous(sizes)
+    if len(steps) != len(sizes):
+        return False
+    step: cython.longlong = 1
+    dim: cython.Py_ssize_t
+    for dim in range(len(sizes) - 1, -1, -1):
+        if steps[dim] != step:
+            return False
+        step *= sizes[dim]
+    return True
 
 
 def elements_of(itemsizes: Sequence[int]) -> int:

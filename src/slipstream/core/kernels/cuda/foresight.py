@@ -1,4 +1,3 @@
-# cython: annotation_typing=False
 """Sizes that change from call to call, and the kernels that sizes near them would ask for.
 
 A kernel's text holds classes of sizes (how many threads take a row, how wide its vectors are), not
@@ -12,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from math import log2
 from typing import Any
 
+import cython
+
 from slipstream.core.kernels.cuda.access import Ints
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.vocab.devices import Device
@@ -20,7 +21,7 @@ from slipstream.core.vocab.devices import Device
 FIXED = 8
 # How often a kernel is thought of, at most.
 MOST_KNOWN = 64
-# Sizes that are looked at in every doubling, and beside each of them: how far vectors and whole
+# Sizes that are looked at in every doubling, and beside every other one: how far vectors and whole
 # batches go depends on the powers of two that divide a size.
 STEPS = 8
 BESIDE = (0, 1, 2, 4, 8)
@@ -45,40 +46,55 @@ class Foresight:
     def meet(self, device: Device, sizes: Ints, codes: Any, more: Any) -> None:
         """The kernel is bound to ``sizes``; ``codes(others, sizes, more)`` lists what others need.
         """
+        dim: cython.Py_ssize_t
+        several: cython.bint = False
         dims: list | None = self.dims.get(len(sizes))
         if dims is None:
             dims = self.dims[len(sizes)] = [set() for _ in sizes]
-        several = False
-        for dim, size in enumerate(sizes):
+        for dim in range(len(sizes)):
             own = dims[dim]
             if own is not None:
-                own.add(size)
+                own.add(sizes[dim])
                 if len(own) <= FIXED:
                     continue
                 dims[dim] = None
             several = True
-        if not several:
-            if len(self.met) < MOST_KNOWN:
-                self.met.append((sizes, more))
-            return
-        self._think(device, sizes, codes, more)
-        while self.met:
-            self._think(device, self.met[-1][0], codes, self.met.pop()[1])
+        if several:
+            self._think(device, sizes, codes, more)
+            if self.met:
+                met = self.met
+                self.met = []
+                for before, rest in met:
+                    self._think(device, before, codes, rest)
+        elif len(self.met) < MOST_KNOWN:
+            self.met.append((sizes, more))
 
     def _think(self, device: Device, sizes: Ints, codes: Any, more: Any) -> None:
         dims: list = self.dims[len(sizes)]
-        open_dims: list = []
         key: list = []
-        for dim, size in enumerate(sizes):
-            if dims[dim] is None:
-                open_dims.append(dim)
-                key.append(-size.bit_length())
-            else:
-                key.append(size)
+        dim: cython.Py_ssize_t
+        for dim in range(len(sizes)):
+            key.append(sizes[dim] if dims[dim] is not None else -doubling(sizes[dim]))
         found = tuple(key)
-        if open_dims and found not in self.known and len(self.known) < MOST_KNOWN:
-            self.known.add(found)
-            modules.think_ahead(device, needed, sizes, tuple(open_dims), codes, more)
+        if found in self.known or len(self.known) >= MOST_KNOWN:
+            return
+        self.known.add(found)
+        changing: list = []
+        for dim in range(len(sizes)):
+            if dims[dim] is None:
+                changing.append(dim)
+        if changing:
+            modules.think_ahead(device, needed, sizes, tuple(changing), codes, more)
+
+
+def doubling(size: int) -> int:
+    """How many bits a size has."""
+    left: cython.longlong = size
+    bits: cython.longlong = 0
+    while left > 0:
+        left >>= 1
+        bits += 1
+    return bits
 
 
 def needed(sizes: Ints, dims: Ints, codes: Any, more: Any) -> Iterator[Any]:
@@ -102,9 +118,10 @@ def around(size: int) -> Iterable[int]:
     """The sizes that stand for all in the doubling of a size, the one before and the one after."""
     if not 0 < size < LARGEST:
         return ()
-    first = max(size.bit_length() - 2, 0)
-    return {(1 << doubling) + (1 << doubling) * step // STEPS + beside
-            for doubling in range(first, first + 3) for step in range(STEPS) for beside in BESIDE}
+    first = max(doubling(size) - 2, 0)
+    return {(1 << bits) + (1 << bits) * step // STEPS + beside
+            for bits in range(first, first + 3) for step in range(STEPS)
+            for beside in (BESIDE if not step % 2 else (0,))}
 
 
 def restrided(sizes: Ints, steps: Ints, others: Ints) -> Ints:

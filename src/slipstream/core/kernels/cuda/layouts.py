@@ -7,6 +7,7 @@ the card; a card decides only where rows wait and how many blocks take them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import cython
 
@@ -60,9 +61,12 @@ from slipstream.core.kernels.cuda.measures import (
     WAVE,
 )
 from slipstream.core.kernels.cuda.stages import EACH, PLACES, Stages
-from slipstream.core.kernels.cuda.turns import ReducePlan, plan_of
+from slipstream.core.kernels.cuda.turns import ReducePlan, plan_of, staged
 from slipstream.core.kernels.cuda.writing import SIZES, Formula
 from slipstream.core.shapes.collapse import collapse
+
+# The place of a plan's batch among its fields.
+BATCH = ReducePlan._fields.index("batch")
 
 
 class Space:
@@ -386,10 +390,10 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     facts = (max(len(space.outer), 1), len(space.inner) if taken else 0)
     if chunks > 1:
         batch = _batch(reduction, max(stored, 1), vector)
-        plan = ReducePlan(
-            False, tuple(kinds), tuple(shared), vector, batch, *facts, BLOCK, _wide(space), True,
-            warps=BLOCK // WARP, least=_least(reduction, stored, vector, batch, False))
-        return _split_rows(reduction, plan, words, chunks)
+        fields = (False, tuple(kinds), tuple(shared), vector, batch, *facts, BLOCK, _wide(space),
+                  True, BLOCK // WARP, 1)
+        least = _least(reduction, stored, vector, batch, False)
+        return _split_rows(reduction, (fields, least), words, chunks)
     # A row of several warps has a block of its own.
     several: cython.longlong = BLOCK // 2 // lanes if lanes <= WARP else 1
     turns: cython.longlong = 1
@@ -455,9 +459,12 @@ def _wide(space: Space) -> bool:
                *[access.reach(space.inner, steps) for steps in space.inner_steps]) >= access.NARROW
 
 
-def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, chunks: int) -> list[Cut]:
+def _split_rows(reduction: Reduction, facts: tuple[tuple[Any, ...], int], words: Words,
+                chunks: int) -> list[Cut]:
+    """The cuts of rows in chunks; ``facts``: of the plan, what comes before and after `exact`."""
+    fields, least = facts
     vectors: cython.longlong = words["vectors"][0]
-    turn: cython.longlong = BLOCK * plan.batch
+    turn: cython.longlong = BLOCK * fields[BATCH]
     span: cython.longlong = _blocks(vectors, chunks)
     # Whole batches where all can be whole, else whole turns of the threads.
     unit: cython.longlong = turn if vectors % turn == 0 else BLOCK
@@ -465,7 +472,7 @@ def _split_rows(reduction: Reduction, plan: ReducePlan, words: Words, chunks: in
         span = _blocks(span, unit) * unit
     chunks = _blocks(vectors, span)
     words = {**words, "span": [span], "chunks": [chunks]}
-    plan = plan._replace(exact=vectors % turn == 0 == span % turn)
+    plan = plan_of(*fields, vectors % turn == 0 == span % turn, -1, least)
     return _staged(reduction, Cut(plan, words, (BLOCK, 1), words["rows"][0], chunks))
 
 
@@ -473,7 +480,7 @@ def _staged(reduction: Reduction, cut: Cut) -> list[Cut]:
     """A launch for each stage that reduces, and one for full outputs."""
     stages = reduction.stages
     count = stages.last + 1 if stages.full_outputs else max(stages.last, 1)
-    return [Cut(cut.plan._replace(stage=stage), cut.words, cut.block, cut.blocks, cut.chunks,
+    return [Cut(staged(cut.plan, stage), cut.words, cut.block, cut.blocks, cut.chunks,
                 cut.shared) for stage in range(count)]
 
 

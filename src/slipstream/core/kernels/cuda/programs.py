@@ -226,8 +226,9 @@ class ProgramKernel(LaunchKernel):
 
     def _bind_stages(self, ready: list[Ready], inner: int) -> Staged:
         layout, nbytes = self._scratch(ready[0][1])
-        modules.prepare(self.device, [self.printed(plan, self.counted(words, inner))
-                                      for plan, words, _ in ready])
+        if any([plan not in self.parts for plan, _, _ in ready]):
+            modules.prepare(self.device, [self.printed(plan, self.counted(words, inner))
+                                          for plan, words, _ in ready])
         stages = []
         for plan, words, shape in ready:
             names, joins = self._parts_of(plan, words)
@@ -259,12 +260,17 @@ class ProgramKernel(LaunchKernel):
         count = words["rows"][0] * words["chunks"][0] * words.get("columns", [1])[0]
         layout = {}
         end = 0
-        for value in self.formula.stages.fold_values:
-            for name, size in ((f"part{value}", SIZES[self.formula.stages.step(value).cls]),
-                               (f"spot{value}", 8)):
-                layout[name] = end
-                end += -(-count * size // ALIGNMENT) * ALIGNMENT
+        for name, size in self.arrays:
+            layout[name] = end
+            end += -(-count * size // ALIGNMENT) * ALIGNMENT
         return layout, end
+
+    @cached_property
+    def arrays(self) -> list[tuple[str, int]]:
+        """The arrays that stages may have in scratch memory, and bytes of an element."""
+        stages = self.formula.stages
+        return [each for value in stages.fold_values
+                for each in ((f"part{value}", SIZES[stages.step(value).cls]), (f"spot{value}", 8))]
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the launches."""

@@ -61,6 +61,17 @@ def plan_of(*fields: Any) -> ReducePlan:
     return found
 
 
+def staged(plan: ReducePlan, stage: int) -> ReducePlan:
+    """The plan of one stage of a split kernel."""
+    key = (plan, stage)
+    found = plans.get(key)
+    if found is None:
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        found = plans[key] = plan._replace(stage=stage)
+    return found
+
+
 class ElementWriter:
     """The values of single elements, and what is known of them in the stages so far."""
 

@@ -46,6 +46,8 @@ class KernelCode:
         self.name = name
         self.source = source
         self.options = options
+        # What a loaded kernel is known by, beside its device.
+        self.key = (source, (name, *options))
         self.mark = crc32(source.encode(), crc32(name.encode()))
         if faults:
             known_faults[self.mark] = faults

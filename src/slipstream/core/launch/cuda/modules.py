@@ -76,7 +76,7 @@ class Modules:
     def function(self, device: Device, code: Any, shared: int = 0) -> int:
         """The kernel's handle on a device, allowing it ``shared`` bytes of dynamic memory."""
         ordinal = device.index or 0
-        key = (ordinal, code.source, (code.name, *code.options))
+        key = (ordinal, *code.key)
         known = self.functions.get(key)
         if known is not None and shared <= PLAIN_SHARED:
             return known
@@ -96,7 +96,7 @@ class Modules:
         """
         ordinal = device.index or 0
         new = [code for code in codes
-               if (ordinal, code.source, (code.name, *code.options)) not in self.functions]
+               if (ordinal, *code.key) not in self.functions]
         if len(new) < 2 or not drivers.current().side_by_side:
             return
         arch = self.architecture(ordinal)
