@@ -9,7 +9,7 @@ from __future__ import annotations
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import ONCE, REPEAT, STEP, VECTOR
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
-from slipstream.core.kernels.cuda.stages import LINE, PLACES
+from slipstream.core.kernels.cuda.stages import LINE
 
 
 class ColumnWriter(ReduceWriter):
@@ -45,9 +45,8 @@ class ColumnWriter(ReduceWriter):
     def _name_lines(self) -> None:
         """Row values are named by their column."""
         for value in (*self.once(), *self.line_values):
-            place = (self.stages.is_fold(value)
-                     and self.stages.step(value).primitive in PLACES)
-            self.names[value] = self.formula.values[value] + ("[e].index" if place else "[e]")
+            member = self.stages.member(value) if self.stages.is_fold(value) else ""
+            self.names[value] = f"{self.formula.values[value]}[e]{member}"
 
     def declare_line_input(self, value: int) -> None:
         """Load an input that is one value a column."""
@@ -137,8 +136,8 @@ class ColumnWriter(ReduceWriter):
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
         lines.add(f"fold_{name}::type {name}[{vector}];")
-        if self.stages.step(value).primitive in PLACES:
-            self.declare_places(value)
+        if self.is_settled(value):
+            self.declare_walked(value)
             return
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         lines.add(f"{name}[e] = fold_{name}::identity();")

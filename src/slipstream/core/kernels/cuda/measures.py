@@ -18,6 +18,8 @@ UNROLLED = 640
 BUSY_THREADS = 65536
 MANY_THREADS = 1 << 18
 MOST_TURNS = 4
+BLOCK_TURNS = 1
+TURN_BATCH = 4
 # Rows that blocks of half the most threads keep in shared memory: two such blocks go together on
 # the larger cards.  Shared memory that a kernel needs beside its rows.
 HALF_SHARED = 108 << 10
@@ -57,5 +59,6 @@ RESIDENT_PLACES = 2
 RESIDENT_BYTES = 150
 MANY_OPERANDS = 3
 # Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
-COLUMN_BYTES = 64
+COLUMN_BYTES = 128
+TALL_BYTES = 64
 MOST_COLUMNS = 8

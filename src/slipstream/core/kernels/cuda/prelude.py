@@ -315,6 +315,54 @@ template <class T> SLIP_DEVICE slip_place<T> slip_make_place(T value, int64_t in
     return x;
 }
 
+// Moments of numbers, as distances from one of them, `first`: a mean far from zero loses nothing.
+// How many there are, the mean of the distances, and the sum of their squared distances from it.
+template <class T> struct slip_spread { T count, first, mean, square; };
+template <class T>
+SLIP_DEVICE slip_spread<T> slip_make_spread(T count, T first, T mean, T square) {
+    slip_spread<T> x;
+    x.count = count;
+    x.first = first;
+    x.mean = mean;
+    x.square = square;
+    return x;
+}
+#ifndef SLIP_SIMULATED
+template <class T> SLIP_DEVICE slip_spread<T> slip_fresh(const slip_spread<T>* p, int64_t at) {
+    const volatile slip_spread<T>* x = p + at;
+    return slip_make_spread<T>(x->count, x->first, x->mean, x->square);
+}
+#endif
+SLIP_DEVICE float slip_fused(float a, float b, float c) { return fmaf(a, b, c); }
+SLIP_DEVICE double slip_fused(double a, double b, double c) { return fma(a, b, c); }
+// 1 / count, correctly rounded: as a division goes that need not look for numbers out of range.
+SLIP_DEVICE float slip_rate(float count) {
+#ifndef SLIP_SIMULATED
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(count));
+    return fmaf(fmaf(-count, r, 1.0f), r, r);
+#else
+    return 1.0f / count;
+#endif
+}
+SLIP_DEVICE double slip_rate(double count) { return 1.0 / count; }
+// One more number; `rate` is 1 / how many there are with it.
+template <class T> SLIP_DEVICE void slip_enter_spread(T& first, T& mean, T& square, T x, T rate) {
+    if (rate == 1) first = x;
+    const T distance = x - first, step = distance - mean;
+    mean = slip_fused(step, rate, mean);
+    square = slip_fused(step, distance - mean, square);
+}
+template <class T>
+SLIP_DEVICE slip_spread<T> slip_join_spreads(slip_spread<T> u, slip_spread<T> v) {
+    if (v.count == 0) return u;
+    if (u.count == 0) return v;
+    const T count = u.count + v.count, share = v.count * slip_rate(count);
+    const T step = (v.first - u.first) + (v.mean - u.mean);
+    return slip_make_spread<T>(count, u.first, slip_fused(step, share, u.mean),
+                               slip_fused(step * step, share * u.count, u.square + v.square));
+}
+
 // Ways that values go between the threads of a warp: `distance` away, or from the first of a group.
 struct slip_across {
     int distance;
@@ -338,6 +386,9 @@ template <class W> SLIP_DEVICE slip_c128 slip_moved(W way, slip_c128 x) {
 }
 template <class W, class T> SLIP_DEVICE slip_place<T> slip_moved(W way, slip_place<T> x) {
     return slip_make_place<T>(slip_moved(way, x.value), way(x.index));
+}
+template <class W, class T> SLIP_DEVICE slip_spread<T> slip_moved(W way, slip_spread<T> x) {
+    return slip_make_spread<T>(way(x.count), way(x.first), way(x.mean), way(x.square));
 }
 
 // One value of N, joined in halves.

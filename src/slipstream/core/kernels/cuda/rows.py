@@ -13,7 +13,7 @@ from __future__ import annotations
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import ONCE
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
-from slipstream.core.kernels.cuda.stages import LINE, PLACES
+from slipstream.core.kernels.cuda.stages import LINE
 
 
 class RowWriter(ReduceWriter):
@@ -45,7 +45,13 @@ class RowWriter(ReduceWriter):
         self.start()
         self.line_inputs()
         self.reduce()
+        self._part_rows()
         lines.close()
+
+    def _part_rows(self) -> None:
+        """Keep a thread that is ahead from writing to a fold what others of its row still read."""
+        if len(self.stages.fold_values) < 2 and self.plan.warps > 1:
+            self.lines.add("__syncthreads();")
 
     def _walk_rows(self) -> None:
         """Row after row: while one is computed the next one is on its way to shared memory."""
@@ -73,9 +79,7 @@ class RowWriter(ReduceWriter):
         lines.add("slip_copies_done();")
         self.line_inputs()
         self.reduce()
-        if len(self.stages.fold_values) < 2:
-            # A thread that is ahead must not write to the next row's fold what others still read.
-            lines.add("__syncthreads();")
+        self._part_rows()
         lines.close()
 
     def _go_to(self, row: str) -> None:
@@ -220,8 +224,8 @@ class RowWriter(ReduceWriter):
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
         lines.add(f"fold_{name}::type {name}_part[{vector}];")
-        if self.stages.step(value).primitive in PLACES:
-            self.declare_places(value)
+        if self.is_settled(value):
+            self.declare_walked(value)
             return
         if self.starts():
             return
@@ -234,10 +238,9 @@ class RowWriter(ReduceWriter):
 
     def _result(self, value: int, found: str) -> None:
         name = self.formula.values[value]
-        place = ".index" if self.stages.step(value).primitive in PLACES else ""
         kind = self.formula.type_of(value)
         self.lines.add(f"const {kind} {name} = slip_fold_row<fold_{name}, {self.plan.warps}>"
-                       f"({found}, lane, lanes){place};")
+                       f"({found}, lane, lanes){self.stages.member(value)};")
 
     def finish_fold(self, value: int) -> None:
         """Every thread gets the row's result."""
@@ -279,9 +282,9 @@ class RowWriter(ReduceWriter):
     def read_joined(self, value: int) -> None:
         """The row's result, which an earlier kernel left."""
         kind, name = self.formula.type_of(value), self.formula.values[value]
-        place = ".index" if self.stages.step(value).primitive in PLACES else ""
         part = self.part_value(value, "row * tail.chunks")
-        self.lines.add(f"const {kind} {name} = ({part}){place};")
+        self.lines.add(f"const {kind} {name} = ({part})"
+                       f"{self.stages.member(value)};")
 
     def store_lines(self) -> None:
         """The first thread of a row writes its values."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda.access import ONCE, Words
+from slipstream.core.kernels.cuda.spreads import SPREAD
 from slipstream.core.kernels.cuda.stages import EACH, LINE, PLACES
 from slipstream.core.kernels.cuda.writing import Formula, Lines
 
@@ -25,7 +26,7 @@ class ReducePlan(NamedTuple):
     rows that the same threads take at once; ``exact``: all batches are full; ``stage``: the one
     stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
     ``shelf``: what a row is read again for lies in shared memory, and blocks take row after row;
-    ``columns``: the schedule.
+    ``columns``: the schedule; ``brief``: the program is the one with fewer walks.
     """
 
     columns: bool
@@ -44,6 +45,7 @@ class ReducePlan(NamedTuple):
     stage: int = -1
     least: int = 1
     shelf: bool = False
+    brief: bool = False
 
 
 # Plans by their fields: a launch of other sizes mostly has one that is known.
@@ -181,6 +183,10 @@ class ElementWriter:
             name = self.formula.values[value]
             self.lines.add(f"{fold}::enter({name}_best[e], {name}_mark[e], {source}, "
                            f"({self.mark_type()}){self.mark()});")
+        elif self.stages.step(value).primitive == SPREAD:
+            name = self.formula.values[value]
+            self.lines.add(f"slip_enter_spread({name}_first[e], {name}_mean[e], {name}_square[e], "
+                           f"{source}, {name}_rate);")
         elif self.starts():
             self.lines.add(f"{part} = k == 0 ? {source} : {fold}::join({part}, {source});")
         else:
@@ -190,7 +196,46 @@ class ElementWriter:
         """The type of marks: most loops count in 32 bits."""
         return "int64_t" if self.plan.wide else "int32_t"
 
-    def declare_places(self, value: int) -> None:
+    def is_settled(self, value: int) -> bool:
+        """Whether a thread walks with other variables than what is joined in the end."""
+        return self.stages.member(value) != ""
+
+    def declare_walked(self, value: int) -> None:
+        """Those variables, one of each kind for each place in a vector."""
+        if self.stages.step(value).primitive == SPREAD:
+            self._declare_spread(value)
+        else:
+            self._declare_places(value)
+
+    def settle(self, value: int) -> None:
+        """They become what is joined."""
+        if self.stages.step(value).primitive == SPREAD:
+            name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
+            self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+            self.lines.add(f"{self.accumulator(value)} = slip_make_spread<{kind}>({name}_count, "
+                           f"{name}_first[e], {name}_mean[e], {name}_square[e]);")
+            self.lines.close()
+        else:
+            self._settle_places(value)
+
+    def _declare_spread(self, value: int) -> None:
+        """How many elements a thread has met at each place, and their moments."""
+        name, vector = self.formula.values[value], self.plan.vector
+        kind = C_TYPES[self.stages.step(value).cls]
+        self.lines.add(f"{kind} {name}_count = 0, {name}_first[{vector}], {name}_mean[{vector}], "
+                       f"{name}_square[{vector}];")
+        self.lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        self.lines.add(f"{name}_first[e] = {name}_mean[e] = {name}_square[e] = 0;")
+        self.lines.close()
+
+    def count_vector(self, value: int) -> None:
+        """One more element at each place of a spread."""
+        if self.stages.step(value).primitive == SPREAD:
+            name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
+            self.lines.add(f"{name}_count += 1;",
+                           f"const {kind} {name}_rate = slip_rate({name}_count);")
+
+    def _declare_places(self, value: int) -> None:
         """The extremes that a thread has found and their marks, one for each place in a vector."""
         name, vector = self.formula.values[value], self.plan.vector
         kind = C_TYPES[self.stages.step(value).cls]
@@ -200,7 +245,7 @@ class ElementWriter:
         self.lines.add(f"{name}_best[e] = fold_{name}::identity().value;", f"{name}_mark[e] = 0;")
         self.lines.close()
 
-    def settle_places(self, value: int) -> None:
+    def _settle_places(self, value: int) -> None:
         """The marks become numbers of elements."""
         name = self.formula.values[value]
         self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")

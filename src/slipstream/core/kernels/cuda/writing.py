@@ -9,6 +9,7 @@ import numpy as np
 
 from slipstream.core.fuse.classes import C_TYPES, Number, to_class
 from slipstream.core.fuse.primitives import PRIMITIVES, cast_expression
+from slipstream.core.kernels.cuda.spreads import SPREAD
 from slipstream.core.kernels.cuda.stages import FOLDS, PLACES, UNIFORM, Stages
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.programs import Program, Step
@@ -27,6 +28,8 @@ PACKED = {"b1": "b1", "i64": "i64", "f32": "f64", "f64": "f64", "c64": "c128", "
 DEVICE_EXPRESSIONS = {
     ("maximum", "f32"): "slip_maximum_f32({0}, {1})", ("amax", "f32"): "slip_maximum_f32({0}, {1})",
     ("minimum", "f32"): "slip_minimum_f32({0}, {1})", ("amin", "f32"): "slip_minimum_f32({0}, {1})",
+    ("exp16", "f32"): "slip_exp16_f32({0})",
+    ("ndtr16", "f32"): "slip_ndtr16_f32({0})",
     ("argmax", "f32"): "(!({1} <= {0}) && {0} == {0})",
     ("argmin", "f32"): "(!({1} >= {0}) && {0} == {0})",
 }
@@ -175,13 +178,20 @@ class Formula:
         """The C type in which a reduction's results are joined."""
         step = self.stages.step(value)
         own = C_TYPES[step.cls]
+        if step.primitive == SPREAD:
+            return f"slip_spread<{own}>"
         return f"slip_place<{own}>" if step.primitive in PLACES else own
 
     def fold_bytes(self, value: int) -> int:
         """How many bytes that type has."""
         step = self.stages.step(value)
-        size = SIZES[step.cls]
+        size = self.part_bytes(value)
         return max(size, 8) + 8 if step.primitive in PLACES else size
+
+    def part_bytes(self, value: int) -> int:
+        """How many bytes of it are left in scratch memory, without the place of an extreme."""
+        step = self.stages.step(value)
+        return SIZES[step.cls] * (4 if step.primitive == SPREAD else 1)
 
     def folds_text(self) -> str:
         """The reductions as structs: neutral element and how results are joined."""
@@ -190,6 +200,8 @@ class Formula:
     def _fold_text(self, value: int) -> str:
         step = self.stages.step(value)
         assert step.primitive in FOLDS
+        if step.primitive == SPREAD:
+            return _SPREAD.format(name=f"fold_{self.values[value]}", type=C_TYPES[step.cls])
         template = _PLACE if step.primitive in PLACES else _FOLD
         primitive = PRIMITIVES[step.primitive]
         expression = _text_of(step)
@@ -226,6 +238,18 @@ struct {name} {{  // {what}
             u = x;
             at = where;
         }}
+    }}
+}};
+"""
+
+_SPREAD = """
+struct {name} {{  // spread
+    typedef slip_spread<{type}> type;
+    static __device__ __forceinline__ type identity() {{
+        return slip_make_spread<{type}>(0, 0, 0, 0);
+    }}
+    static __device__ __forceinline__ type join(type u, type v) {{
+        return slip_join_spreads(u, v);
     }}
 }};
 """
