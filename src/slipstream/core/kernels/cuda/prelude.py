@@ -317,7 +317,7 @@ template <class T> SLIP_DEVICE slip_place<T> slip_make_place(T value, int64_t in
 
 // Moments of numbers, as distances from one of them, `first`: a mean far from zero loses nothing.
 // How many there are, the mean of the distances, and the sum of their squared distances from it.
-template <class T> struct slip_spread { T count, first, mean, square; };
+template <class T> struct __align__(16) slip_spread { T count, first, mean, square; };
 template <class T>
 SLIP_DEVICE slip_spread<T> slip_make_spread(T count, T first, T mean, T square) {
     slip_spread<T> x;
@@ -331,6 +331,12 @@ SLIP_DEVICE slip_spread<T> slip_make_spread(T count, T first, T mean, T square) 
 template <class T> SLIP_DEVICE slip_spread<T> slip_fresh(const slip_spread<T>* p, int64_t at) {
     const volatile slip_spread<T>* x = p + at;
     return slip_make_spread<T>(x->count, x->first, x->mean, x->square);
+}
+SLIP_DEVICE slip_spread<float> slip_fresh(const slip_spread<float>* p, int64_t at) {
+    slip_spread<float> x;
+    asm volatile("ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.count), "=f"(x.first), "=f"(x.mean), "=f"(x.square) : "l"(p + at));
+    return x;
 }
 #endif
 SLIP_DEVICE float slip_fused(float a, float b, float c) { return fmaf(a, b, c); }
@@ -347,19 +353,21 @@ SLIP_DEVICE float slip_rate(float count) {
 }
 SLIP_DEVICE double slip_rate(double count) { return 1.0 / count; }
 // One more number; `rate` is 1 / how many there are with it.
-template <class T> SLIP_DEVICE void slip_enter_spread(T& first, T& mean, T& square, T x, T rate) {
-    if (rate == 1) first = x;
+template <class T>
+SLIP_DEVICE void slip_enter_spread(T& first, T& mean, T& square, T x, T rate, bool starts) {
+    if (starts) first = x;
     const T distance = x - first, step = distance - mean;
     mean = slip_fused(step, rate, mean);
     square = slip_fused(step, distance - mean, square);
 }
 template <class T>
 SLIP_DEVICE slip_spread<T> slip_join_spreads(slip_spread<T> u, slip_spread<T> v) {
-    if (v.count == 0) return u;
-    if (u.count == 0) return v;
-    const T count = u.count + v.count, share = v.count * slip_rate(count);
-    const T step = (v.first - u.first) + (v.mean - u.mean);
-    return slip_make_spread<T>(count, u.first, slip_fused(step, share, u.mean),
+    // What holds nothing has no first number.
+    const T first = u.count == 0 ? v.first : u.first;
+    const T other = v.count == 0 ? first : v.first;
+    const T count = u.count + v.count, share = count == 0 ? 0 : v.count * slip_rate(count);
+    const T step = (other - first) + (v.mean - u.mean);
+    return slip_make_spread<T>(count, first, slip_fused(step, share, u.mean),
                                slip_fused(step * step, share * u.count, u.square + v.square));
 }
 

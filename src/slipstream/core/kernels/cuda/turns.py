@@ -186,7 +186,7 @@ class ElementWriter:
         elif self.stages.step(value).primitive == SPREAD:
             name = self.formula.values[value]
             self.lines.add(f"slip_enter_spread({name}_first[e], {name}_mean[e], {name}_square[e], "
-                           f"{source}, {name}_rate);")
+                           f"{source}, {name}_rate, k == 0 && {name}_count == 1);")
         elif self.starts():
             self.lines.add(f"{part} = k == 0 ? {source} : {fold}::join({part}, {source});")
         else:
