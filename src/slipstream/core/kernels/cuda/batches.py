@@ -42,6 +42,13 @@ class BatchWriter(PartWriter):
                   if plan.kinds[place] in (FLAT, VECTOR) and plan.vector > 1]
         return " && ".join(checks) or "true"
 
+    def chunk(self) -> str:
+        """The block's share of a row that blocks split between them.
+
+        Every other kernel begins where the one before it ended: caches hold what was read last.
+        """
+        return "gridDim.y - 1 - blockIdx.y" if self.plan.stage % 2 else "blockIdx.y"
+
     def whole(self) -> str:
         """The condition of a whole access; long loops are better copied than tested inside."""
         return "fits" if self.plan.again else "slip_opaque(fits)"

@@ -28,7 +28,8 @@ class ColumnWriter(ReduceWriter):
                   f"const int left = mine ? {plan.vector} : 0;")
         kind = self.count_type()
         if self.split:
-            lines.add(f"const {kind} begin = ({kind})(blockIdx.y * tail.span);",
+            lines.add(f"const uint32_t chunk = {self.chunk()};",
+                      f"const {kind} begin = ({kind})(chunk * tail.span);",
                       f"const {kind} end = ({kind})slip_least(begin + tail.span, tail.length);")
         else:
             lines.add(f"const {kind} begin = 0, end = ({kind})tail.length;")
@@ -151,7 +152,7 @@ class ColumnWriter(ReduceWriter):
     def leave_part(self, value: int) -> None:
         """Write the block's results to scratch memory."""
         self.finish_fold(value)
-        self._write(value, "blockIdx.y")
+        self._write(value, "chunk")
 
     def _write(self, value: int, chunk: str) -> None:
         lines = self.lines
@@ -206,7 +207,7 @@ class ColumnWriter(ReduceWriter):
             return
         if not self.stages.fold_values:
             lines.add("__syncthreads();")
-        first = " && blockIdx.y == 0" if self.split and not self.joins else ""
+        first = " && chunk == 0" if self.split and not self.joins else ""
         lines.open(f"if (mine && threadIdx.y == 0{first})")
         for place in places:
             name = formula.pointers[place]

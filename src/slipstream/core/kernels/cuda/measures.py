@@ -19,6 +19,7 @@ BUSY_THREADS = 65536
 MANY_THREADS = 1 << 18
 MOST_TURNS = 4
 BLOCK_TURNS = 1
+BRIEF_KEPT = False
 TURN_BATCH = 4
 # Rows that blocks of half the most threads keep in shared memory: two such blocks go together on
 # the larger cards.  Shared memory that a kernel needs beside its rows.

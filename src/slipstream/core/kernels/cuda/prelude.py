@@ -317,7 +317,10 @@ template <class T> SLIP_DEVICE slip_place<T> slip_make_place(T value, int64_t in
 
 // Moments of numbers, as distances from one of them, `first`: a mean far from zero loses nothing.
 // How many there are, the mean of the distances, and the sum of their squared distances from it.
-template <class T> struct __align__(16) slip_spread { T count, first, mean, square; };
+template <class T> struct __align__(16) slip_spread {
+    T count, first, mean, square;
+    __device__ __forceinline__ T value() const { return square; }
+};
 template <class T>
 SLIP_DEVICE slip_spread<T> slip_make_spread(T count, T first, T mean, T square) {
     slip_spread<T> x;
@@ -371,6 +374,29 @@ SLIP_DEVICE slip_spread<T> slip_join_spreads(slip_spread<T> u, slip_spread<T> v)
                                slip_fused(step * step, share * u.count, u.square + v.square));
 }
 
+// The sum of exponentials of numbers' distances from the largest of them.  Where that is infinite,
+// or there is none above -infinity, the distances are no numbers.
+template <class T> struct slip_grown {
+    T largest, total;
+    __device__ __forceinline__ T value() const {
+        return total > 0 && largest < (T)INFINITY ? total : (T)NAN;
+    }
+};
+template <class T> SLIP_DEVICE slip_grown<T> slip_make_grown(T largest, T total) {
+    slip_grown<T> x;
+    x.largest = largest;
+    x.total = total;
+    return x;
+}
+#ifndef SLIP_SIMULATED
+template <class T> SLIP_DEVICE slip_grown<T> slip_fresh(const slip_grown<T>* p, int64_t at) {
+    const volatile slip_grown<T>* x = p + at;
+    return slip_make_grown<T>(x->largest, x->total);
+}
+#endif
+SLIP_DEVICE float slip_below(float x) { return -fabsf(x); }
+SLIP_DEVICE double slip_below(double x) { return -fabs(x); }
+
 // Ways that values go between the threads of a warp: `distance` away, or from the first of a group.
 struct slip_across {
     int distance;
@@ -397,6 +423,9 @@ template <class W, class T> SLIP_DEVICE slip_place<T> slip_moved(W way, slip_pla
 }
 template <class W, class T> SLIP_DEVICE slip_spread<T> slip_moved(W way, slip_spread<T> x) {
     return slip_make_spread<T>(way(x.count), way(x.first), way(x.mean), way(x.square));
+}
+template <class W, class T> SLIP_DEVICE slip_grown<T> slip_moved(W way, slip_grown<T> x) {
+    return slip_make_grown<T>(way(x.largest), way(x.total));
 }
 
 // One value of N, joined in halves.

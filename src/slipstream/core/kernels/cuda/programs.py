@@ -17,6 +17,7 @@ import cython
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
+from slipstream.core.kernels.cuda.briefs import with_fewer_walks
 from slipstream.core.kernels.cuda.columns import ColumnWriter
 from slipstream.core.kernels.cuda.layouts import cut
 from slipstream.core.kernels.cuda.maps import (
@@ -30,7 +31,6 @@ from slipstream.core.kernels.cuda.maps import (
 )
 from slipstream.core.kernels.cuda.rows import RowWriter
 from slipstream.core.kernels.cuda.spaces import Reduction, Space, space_of
-from slipstream.core.kernels.cuda.spreads import with_spreads
 from slipstream.core.kernels.cuda.stages import LINE, is_map
 from slipstream.core.kernels.cuda.tiling import TilePlan, TileWriter, blocks_of, plan_tiles
 from slipstream.core.kernels.cuda.turns import ReducePlan
@@ -85,7 +85,7 @@ class ProgramKernel(LaunchKernel):
         self.itemsizes = [dtype.itemsize for dtype in self.formula.dtypes]
         self.reduction = Reduction(self.formula)
         # The program with fewer walks over its elements, for plans that would read them again.
-        brief = with_spreads(program)
+        brief = with_fewer_walks(program)
         self.brief = self.formula if brief is None else Formula(brief)
         if brief is not None:
             self.reduction.brief = Reduction(self.brief)

@@ -117,7 +117,8 @@ class RowWriter(ReduceWriter):
         kind = self.count_type()
         if self.split:
             lines.add("const int64_t row = blockIdx.x;", "const bool mine = true;",
-                      f"const {kind} begin = ({kind})(blockIdx.y * tail.span);",
+                      f"const uint32_t chunk = {self.chunk()};",
+                      f"const {kind} begin = ({kind})(chunk * tail.span);",
                       f"const {kind} end = ({kind})slip_least(begin + tail.span, tail.vectors);")
         elif plan.exact:
             lines.add(f"const int64_t row = (int64_t){group} * blockDim.y + threadIdx.y;",
@@ -227,7 +228,7 @@ class RowWriter(ReduceWriter):
         if self.is_settled(value):
             self.declare_walked(value)
             return
-        if self.starts():
+        if self.starts(value):
             return
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         lines.add(f"{name}_part[e] = fold_{name}::identity();")
@@ -252,7 +253,7 @@ class RowWriter(ReduceWriter):
         lines.add(f"const fold_{name}::type {name}_all = slip_fold_row<fold_{name}, "
                   f"{self.plan.warps}>({self._joined_lanes(name)}, lane, lanes);")
         lines.open("if (lane == 0)")
-        self.write_part(value, "row * tail.chunks + blockIdx.y", f"{name}_all")
+        self.write_part(value, "row * tail.chunks + chunk", f"{name}_all")
         lines.close()
 
     def open_join(self) -> None:
@@ -296,7 +297,7 @@ class RowWriter(ReduceWriter):
         if not self.stages.fold_values:
             # Nothing else made the threads wait for each other's reads of what is written here.
             lines.add("__syncthreads();")
-        first = " && blockIdx.y == 0" if self.split and not self.joins else ""
+        first = " && chunk == 0" if self.split and not self.joins else ""
         lines.open(f"if (mine && lane == 0{first})")
         for place in places:
             value = formula.program.outputs[place].value

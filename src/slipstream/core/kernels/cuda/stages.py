@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from slipstream.core.fuse.primitives import PRIMITIVES
-from slipstream.core.kernels.cuda.spreads import SPREAD
+from slipstream.core.kernels.cuda.briefs import BRIEF
 from slipstream.core.vocab.programs import ROW, Program, Step
 
 # Levels: the same in the whole domain; one value a row; one an element.
@@ -22,10 +22,10 @@ CHEAP = frozenset(
     "logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not sign conj real imag "
     "isnan isinf isfinite fma".split())
 PLACES = frozenset(("argmax", "argmin"))
-FOLDS = frozenset((SPREAD, *[name for name, primitive in PRIMITIVES.items()
-                             if primitive.reduction and name != "count"]))
+FOLDS = frozenset((*BRIEF, *[name for name, primitive in PRIMITIVES.items()
+                            if primitive.reduction and name != "count"]))
 # What of a reduction's joined results is its value, where they are more than that.
-MEMBERS = {"argmax": ".index", "argmin": ".index", SPREAD: ".square"}
+MEMBERS = {"argmax": ".index", "argmin": ".index", **dict.fromkeys(BRIEF, ".value()")}
 
 
 class Stages:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda.access import ONCE, Words
-from slipstream.core.kernels.cuda.spreads import SPREAD
+from slipstream.core.kernels.cuda.briefs import BRIEF, SPREAD
 from slipstream.core.kernels.cuda.stages import EACH, LINE, PLACES
 from slipstream.core.kernels.cuda.writing import Formula, Lines
 
@@ -187,7 +187,9 @@ class ElementWriter:
             name = self.formula.values[value]
             self.lines.add(f"slip_enter_spread({name}_first[e], {name}_mean[e], {name}_square[e], "
                            f"{source}, {name}_rate, k == 0 && {name}_count == 1);")
-        elif self.starts():
+        elif self.stages.step(value).primitive in BRIEF:
+            self.lines.add(f"{fold}::enter({part}, {source});")
+        elif self.starts(value):
             self.lines.add(f"{part} = k == 0 ? {source} : {fold}::join({part}, {source});")
         else:
             self.lines.add(f"{part} = {fold}::join({part}, {source});")
@@ -198,7 +200,7 @@ class ElementWriter:
 
     def is_settled(self, value: int) -> bool:
         """Whether a thread walks with other variables than what is joined in the end."""
-        return self.stages.member(value) != ""
+        return self.stages.step(value).primitive in PLACES | {SPREAD}
 
     def declare_walked(self, value: int) -> None:
         """Those variables, one of each kind for each place in a vector."""
@@ -254,9 +256,10 @@ class ElementWriter:
                        f"slip_make_place({name}_best[e], {index});")
         self.lines.close()
 
-    def starts(self) -> bool:
-        """Whether accumulators start with a thread's first elements."""
-        return self.plan.exact and not self.plan.again
+    def starts(self, value: int) -> bool:
+        """Whether a reduction's accumulators start with a thread's first elements."""
+        return (self.plan.exact and not self.plan.again
+                and self.stages.step(value).primitive not in BRIEF)
 
 
 class Turn:

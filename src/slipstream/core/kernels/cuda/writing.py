@@ -9,7 +9,7 @@ import numpy as np
 
 from slipstream.core.fuse.classes import C_TYPES, Number, to_class
 from slipstream.core.fuse.primitives import PRIMITIVES, cast_expression
-from slipstream.core.kernels.cuda.spreads import SPREAD
+from slipstream.core.kernels.cuda.briefs import BRIEF, GROWN, SPREAD
 from slipstream.core.kernels.cuda.stages import FOLDS, PLACES, UNIFORM, Stages
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.programs import Program, Step
@@ -178,8 +178,8 @@ class Formula:
         """The C type in which a reduction's results are joined."""
         step = self.stages.step(value)
         own = C_TYPES[step.cls]
-        if step.primitive == SPREAD:
-            return f"slip_spread<{own}>"
+        if step.primitive in BRIEF:
+            return f"slip_{'spread' if step.primitive == SPREAD else 'grown'}<{own}>"
         return f"slip_place<{own}>" if step.primitive in PLACES else own
 
     def fold_bytes(self, value: int) -> int:
@@ -191,7 +191,8 @@ class Formula:
     def part_bytes(self, value: int) -> int:
         """How many bytes of it are left in scratch memory, without the place of an extreme."""
         step = self.stages.step(value)
-        return SIZES[step.cls] * (4 if step.primitive == SPREAD else 1)
+        parts = {SPREAD: 4, **dict.fromkeys(GROWN.values(), 2)}
+        return SIZES[step.cls] * parts.get(step.primitive, 1)
 
     def folds_text(self) -> str:
         """The reductions as structs: neutral element and how results are joined."""
@@ -202,6 +203,8 @@ class Formula:
         assert step.primitive in FOLDS
         if step.primitive == SPREAD:
             return _SPREAD.format(name=f"fold_{self.values[value]}", type=C_TYPES[step.cls])
+        if step.primitive in BRIEF:
+            return self._grown_text(value)
         template = _PLACE if step.primitive in PLACES else _FOLD
         primitive = PRIMITIVES[step.primitive]
         expression = _text_of(step)
@@ -210,6 +213,17 @@ class Formula:
             identity=literal(primitive.identity[step.cls], step.cls),
             join=expression.format("u", "v"), replaces=expression.format("u.value", "v.value"),
             keeps=expression.format("v.value", "u.value"), enters=expression.format("u", "x"))
+
+
+    def _grown_text(self, value: int) -> str:
+        step = self.stages.step(value)
+        summed = next(name for name, brief in GROWN.items() if brief == step.primitive)
+        single = step.cls == "f32"
+        lowest = np.finfo(np.float32 if single else np.float64).min
+        return _GROWN.format(
+            name=f"fold_{self.values[value]}", type=C_TYPES[step.cls], what=step.primitive,
+            lowest=_real(lowest, single),
+            grow=_text_of(step._replace(primitive=summed)).format("x"))
 
 
 _FOLD = """
@@ -250,6 +264,27 @@ struct {name} {{  // spread
     }}
     static __device__ __forceinline__ type join(type u, type v) {{
         return slip_join_spreads(u, v);
+    }}
+}};
+"""
+
+_GROWN = """
+struct {name} {{  // {what}
+    typedef slip_grown<{type}> type;
+    static __device__ __forceinline__ {type} grow({type} x) {{ return {grow}; }}
+    static __device__ __forceinline__ type identity() {{
+        return slip_make_grown<{type}>({lowest}, 0);
+    }}
+    static __device__ __forceinline__ void enter(type& u, {type} x) {{
+        const {type} step = x - u.largest, grown = grow(slip_below(step));
+        u.total = step > 0 ? slip_fused(u.total, grown, ({type})1) : u.total + grown;
+        u.largest = step > 0 ? x : u.largest;
+    }}
+    static __device__ __forceinline__ type join(type u, type v) {{
+        const {type} step = v.largest - u.largest, grown = grow(slip_below(step));
+        return slip_make_grown<{type}>(step > 0 ? v.largest : u.largest,
+                                       step > 0 ? slip_fused(u.total, grown, v.total)
+                                                : slip_fused(v.total, grown, u.total));
     }}
 }};
 """
