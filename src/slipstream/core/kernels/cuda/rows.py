@@ -176,14 +176,18 @@ class RowWriter(ReduceWriter):
         self.open_walk("begin + lane", "lanes")
         return 1
 
-    def open_vectors(self) -> int:
+    def leads(self, line: int) -> str:
+        """Whether a vector is the first of ``line`` neighbours."""
+        return f"at % {line} == 0"
+
+    def open_vectors(self, ahead: int = 0) -> int:
         """Open the loop over the vectors of a batch."""
         lines, plan = self.lines, self.plan
         opened = 1
-        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
+        lines.loop(f"for (int k = {ahead}; k < {plan.batch + ahead}; k++)")
         lines.add(f"const {self.count_type()} at = first + k * lanes;" if plan.again
                   else "const int at = lane + k * lanes;")
-        if self.checks:
+        if self.checks or ahead:
             lines.open("if (at < end)")
             opened = 2
         self.add_coordinates()
