@@ -116,6 +116,10 @@ class ColumnWriter(ReduceWriter):
         """The number of an element on the way down."""
         return f"(int64_t){mark}"
 
+    def by_vectors(self, value: int) -> bool:
+        """Never: neighbours belong to different columns."""
+        return False
+
     def accumulator(self, value: int) -> str:
         """A reduction has one accumulator for each column."""
         return f"{self.formula.values[value]}[e]"

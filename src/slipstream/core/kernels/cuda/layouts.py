@@ -23,7 +23,6 @@ from slipstream.core.kernels.cuda.access import (
 from slipstream.core.kernels.cuda.measures import (
     BATCH_BYTES,
     BLOCK,
-    BLOCK_TURNS,
     BLOCKS,
     BRIEF_KEPT,
     BUSY_THREADS,
@@ -56,7 +55,6 @@ from slipstream.core.kernels.cuda.measures import (
     STATIC_BYTES,
     TALL_BLOCK,
     TALL_BYTES,
-    TURN_BATCH,
     UNROLLED,
     WALK,
     WARP,
@@ -297,9 +295,6 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     turns: cython.longlong = 1
     if lanes <= WARP:
         turns = _turns(reduction, vector * batch * max(reduction.work, 1), batch, rows * lanes)
-    elif keep and batch <= TURN_BATCH and rows >= MANY_ROWS and not reduction.row_inputs:
-        # While a row is computed, the block's next one is on its way.
-        turns = BLOCK_TURNS
     # A kernel that asks for no ends pays where there is much to read; small sizes share one.
     exact = (rows * length >= LONG_ROW and vectors > 0 == vectors % (batch * lanes)
              and rows % (several * turns) == 0 and (keep == 0 or vectors == batch * lanes))
@@ -392,7 +387,7 @@ def _column_vector(reduction: Reduction, space: Space) -> int:
     walked = [place for place in whole if reduction.levels[place] == EACH] or whole
     vector: cython.longlong = min(
         access.elements_of([reduction.itemsizes[place] for place in walked]),
-        MOST_COLUMNS, max(COLUMN_BYTES // reduction.fold_bytes, 1))
+        MOST_COLUMNS, _rounded_up(COLUMN_BYTES // reduction.fold_bytes + 1) // 2 or 1)
     vector = _power_of_two(space.outer[-1], vector)
     for place in whole:
         for step in outer_steps[place][:-1]:

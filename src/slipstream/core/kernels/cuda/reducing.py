@@ -199,7 +199,7 @@ class ReduceWriter(BatchWriter):
         for place in outputs:
             lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held = {{}};")
         for value in stages.folds[stage]:
-            self.count_vector(value)
+            self.enter_vector(value)
         turn = Turn(self, values)
         turn.add_all()
         for value in stages.folds[stage]:

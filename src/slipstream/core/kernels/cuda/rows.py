@@ -13,7 +13,7 @@ from __future__ import annotations
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import ONCE
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
-from slipstream.core.kernels.cuda.stages import LINE
+from slipstream.core.kernels.cuda.stages import LINE, PLACES
 
 
 class RowWriter(ReduceWriter):
@@ -45,13 +45,7 @@ class RowWriter(ReduceWriter):
         self.start()
         self.line_inputs()
         self.reduce()
-        self._part_rows()
         lines.close()
-
-    def _part_rows(self) -> None:
-        """Keep a thread that is ahead from writing to a fold what others of its row still read."""
-        if len(self.stages.fold_values) < 2 and self.plan.warps > 1:
-            self.lines.add("__syncthreads();")
 
     def _walk_rows(self) -> None:
         """Row after row: while one is computed the next one is on its way to shared memory."""
@@ -79,7 +73,9 @@ class RowWriter(ReduceWriter):
         lines.add("slip_copies_done();")
         self.line_inputs()
         self.reduce()
-        self._part_rows()
+        if len(self.stages.fold_values) < 2:
+            # A thread that is ahead must not write to the next row's fold what others still read.
+            lines.add("__syncthreads();")
         lines.close()
 
     def _go_to(self, row: str) -> None:
@@ -228,7 +224,7 @@ class RowWriter(ReduceWriter):
     def declare_fold(self, value: int) -> None:
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
-        lines.add(f"fold_{name}::type {name}_part[{vector}];")
+        lines.add(f"fold_{name}::type {name}_part[{self.places_of(value)}];")
         if self.is_settled(value):
             self.declare_walked(value)
             return
@@ -238,8 +234,20 @@ class RowWriter(ReduceWriter):
         lines.add(f"{name}_part[e] = fold_{name}::identity();")
         lines.close()
 
-    def _joined_lanes(self, name: str) -> str:
-        return f"slip_fold_lanes<fold_{name}, {self.plan.vector}>({name}_part)"
+    def by_vectors(self, value: int) -> bool:
+        """Whether a reduction looks for the place of an extreme among an input's vectors."""
+        stages, source = self.stages, self.stages.sources(value)[0]
+        return (stages.step(value).primitive in PLACES and self.plan.vector > 1
+                and not stages.is_step(source) and source not in self.once()
+                and self.formula.program.class_of(source) == stages.step(value).cls)
+
+    def places_of(self, value: int) -> int:
+        """How many accumulators of a reduction a thread has."""
+        return 1 if self.by_vectors(value) else self.plan.vector
+
+    def _joined_lanes(self, value: int) -> str:
+        name = self.formula.values[value]
+        return f"slip_fold_lanes<fold_{name}, {self.places_of(value)}>({name}_part)"
 
     def _result(self, value: int, found: str) -> None:
         name = self.formula.values[value]
@@ -249,13 +257,13 @@ class RowWriter(ReduceWriter):
 
     def finish_fold(self, value: int) -> None:
         """Every thread gets the row's result."""
-        self._result(value, self._joined_lanes(self.formula.values[value]))
+        self._result(value, self._joined_lanes(value))
 
     def leave_part(self, value: int) -> None:
         """Write the block's result to scratch memory."""
         lines, name = self.lines, self.formula.values[value]
         lines.add(f"const fold_{name}::type {name}_all = slip_fold_row<fold_{name}, "
-                  f"{self.plan.warps}>({self._joined_lanes(name)}, lane, lanes);")
+                  f"{self.plan.warps}>({self._joined_lanes(value)}, lane, lanes);")
         lines.open("if (lane == 0)")
         self.write_part(value, "row * tail.chunks + chunk", f"{name}_all")
         lines.close()

@@ -73,8 +73,8 @@ class Reduction:
         # As registers hold them: truths too, of which a kernel has more than predicates.
         self.part_bytes = sum([max(formula.part_bytes(value), 4) + 4 * (
             stages.step(value).primitive in PLACES) for value in stages.fold_values])
-        self.fold_bytes = max([formula.fold_bytes(value) for value in stages.fold_values],
-                              default=1)
+        # In shared memory, where each reduction has its own place.
+        self.fold_bytes = sum([formula.fold_bytes(value) for value in stages.fold_values]) or 1
         self.kept_bytes = sum(SIZES[formula.program.class_of(value)] for value in stages.kept())
         self.work = sum([len(stages.full_values(stage)) for stage in range(stages.last + 1)])
         self.full = [place for place, level in enumerate(self.levels) if level == EACH]

@@ -124,6 +124,10 @@ class ElementWriter:
 
     # ---- what the subclasses print ----
 
+    def vector_type(self, place: int) -> str:
+        """The type of a vector of an operand."""
+        raise NotImplementedError
+
     def mark(self) -> str:
         """The number of the vector of element e: where an extreme was found."""
         raise NotImplementedError
@@ -179,6 +183,8 @@ class ElementWriter:
         """Take element e into a reduction."""
         source = self.names[self.stages.sources(value)[0]]
         fold, part = f"fold_{self.formula.values[value]}", self.accumulator(value)
+        if self.by_vectors(value):
+            return
         if self.stages.step(value).primitive in PLACES:
             name = self.formula.values[value]
             self.lines.add(f"{fold}::enter({name}_best[e], {name}_mark[e], {source}, "
@@ -230,8 +236,23 @@ class ElementWriter:
         self.lines.add(f"{name}_first[e] = {name}_mean[e] = {name}_square[e] = 0;")
         self.lines.close()
 
-    def count_vector(self, value: int) -> None:
-        """One more element at each place of a spread."""
+    def by_vectors(self, value: int) -> bool:
+        """Whether a vector's extreme alone is compared, and its place looked for in the end."""
+        raise NotImplementedError
+
+    def enter_vector(self, value: int) -> None:
+        """What a reduction does once for a vector, before it looks at its elements."""
+        if self.by_vectors(value):
+            source = self.stages.sources(value)[0]
+            name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
+            self.lines.add(f"{kind} {name}_top = fold_{name}::identity().value;")
+            self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+            element = self.formula.loaded(source, f"{self.held_name(source)}.get(e)")
+            self.lines.add(f"{name}_top = fold_{name}::extreme({name}_top, {element});")
+            self.lines.close()
+            self.lines.add(f"fold_{name}::enter({name}_best, {name}_mark, {name}_kept, "
+                           f"{name}_top, ({self.mark_type()}){self.mark()}, "
+                           f"{self.held_name(source)});")
         if self.stages.step(value).primitive == SPREAD:
             name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
             self.lines.add(f"{name}_count += 1;",
@@ -241,6 +262,11 @@ class ElementWriter:
         """The extremes that a thread has found and their marks, one for each place in a vector."""
         name, vector = self.formula.values[value], self.plan.vector
         kind = C_TYPES[self.stages.step(value).cls]
+        if self.by_vectors(value):
+            held = self.vector_type(self.formula.outputs + self.stages.sources(value)[0])
+            self.lines.add(f"{kind} {name}_best = fold_{name}::identity().value;",
+                           f"{self.mark_type()} {name}_mark = 0;", f"{held} {name}_kept = {{}};")
+            return
         self.lines.add(f"{kind} {name}_best[{vector}];",
                        f"{self.mark_type()} {name}_mark[{vector}];")
         self.lines.loop(f"for (int e = 0; e < {vector}; e++)")
@@ -250,11 +276,26 @@ class ElementWriter:
     def _settle_places(self, value: int) -> None:
         """The marks become numbers of elements."""
         name = self.formula.values[value]
+        if self.by_vectors(value):
+            self._settle_vector(value)
+            return
         self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
         index = self.index(f"{name}_mark[e]")
         self.lines.add(f"{self.accumulator(value)} = "
                        f"slip_make_place({name}_best[e], {index});")
         self.lines.close()
+
+    def _settle_vector(self, value: int) -> None:
+        """The first element of the vector that was kept which is its extreme."""
+        name, source = self.formula.values[value], self.stages.sources(value)[0]
+        element = self.formula.loaded(source, f"{name}_kept.get(e)")
+        self.lines.add(f"int {name}_place = 0;")
+        self.lines.loop(f"for (int e = {self.plan.vector - 1}; e >= 0; e--)")
+        self.lines.add(f"const {C_TYPES[self.stages.step(value).cls]} x = {element};",
+                       f"if (x == {name}_best || x != x) {name}_place = e;")
+        self.lines.close()
+        index = self.index(f"{name}_mark").replace("+ e", f"+ {name}_place")
+        self.lines.add(f"{name}_part[0] = slip_make_place({name}_best, {index});")
 
     def starts(self, value: int) -> bool:
         """Whether a reduction's accumulators start with a thread's first elements."""

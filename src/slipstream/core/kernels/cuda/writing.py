@@ -212,7 +212,8 @@ class Formula:
             name=f"fold_{self.values[value]}", type=C_TYPES[step.cls], what=step.primitive,
             identity=literal(primitive.identity[step.cls], step.cls),
             join=expression.format("u", "v"), replaces=expression.format("u.value", "v.value"),
-            keeps=expression.format("v.value", "u.value"), enters=expression.format("u", "x"))
+            keeps=expression.format("v.value", "u.value"), enters=expression.format("u", "x"),
+            extreme=_extreme_of(step).format("u", "v"))
 
 
     def _grown_text(self, value: int) -> str:
@@ -253,6 +254,16 @@ struct {name} {{  // {what}
             at = where;
         }}
     }}
+    // The same of a vector's extreme: the vector is kept.
+    template <class I, class V> static __device__ __forceinline__ void enter(
+        {type}& u, I& at, V& kept, {type} x, I where, const V& held) {{
+        if ({enters}) {{
+            u = x;
+            at = where;
+            kept = held;
+        }}
+    }}
+    static __device__ __forceinline__ {type} extreme({type} u, {type} v) {{ return {extreme}; }}
 }};
 """
 
@@ -288,6 +299,12 @@ struct {name} {{  // {what}
     }}
 }};
 """
+
+
+def _extreme_of(step: Step) -> str:
+    """The expression of the larger, or smaller, of two for the place of an extreme."""
+    name = {"argmax": "maximum", "argmin": "minimum"}.get(step.primitive)
+    return _text_of(step._replace(primitive=name)) if name else ""
 
 
 def _text_of(step: Step) -> str:
