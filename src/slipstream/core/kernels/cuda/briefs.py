@@ -56,7 +56,9 @@ def _brief(program: Program, step: Step) -> Step | None:
         found = SPREAD if _is_mean(program, shift, x) else ""
     else:
         largest = _step(program, shift, "amax")
-        found = GROWN.get(summed.primitive, "") if largest and largest.sources == (x,) else ""
+        grown = largest is not None and largest.sources == (x,) and step.cls == "f32"
+        # What float64 needs for it does not fit a thread's registers.
+        found = GROWN.get(summed.primitive, "") if grown else ""
     return step._replace(primitive=found, sources=(x,)) if found else None
 
 
