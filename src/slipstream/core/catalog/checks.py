@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.fuse.formula import where
+from slipstream.core.fuse.formula import exp, normal_below, where
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.records import TensorBase
 
@@ -268,7 +268,7 @@ def gelu(x: Any, approximate: str) -> Any:
     if approximate == "tanh":
         inner = ROOT_TWO_OVER_PI * (x + 0.044715 * x * x * x)
         return 0.5 * x * (1 + inner.tanh())
-    return x * 0.5 * (1 + (x * ROOT_HALF).erf())
+    return x * normal_below(x)
 
 
 def gelu_slope(g: Any, x: Any, approximate: str) -> Any:
@@ -277,8 +277,8 @@ def gelu_slope(g: Any, x: Any, approximate: str) -> Any:
         inner = (ROOT_TWO_OVER_PI * (x + 0.044715 * x * x * x)).tanh()
         slope = ROOT_TWO_OVER_PI * (1 + 3 * 0.044715 * x * x)
         return g * (0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * slope)
-    phi = (x * x * -0.5).exp() * ROOT_ONE_OVER_TWO_PI
-    return g * (0.5 * (1 + (x * ROOT_HALF).erf()) + x * phi)
+    phi = exp(x * x * -0.5) * ROOT_ONE_OVER_TWO_PI
+    return g * (normal_below(x) + x * phi)
 
 
 # -- references ----------------------------------------------------------------------------------

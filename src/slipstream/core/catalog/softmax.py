@@ -14,7 +14,7 @@ from slipstream.core.catalog.reductions import restored, valid_dim
 from slipstream.core.catalog.table import define
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import COMPOSITE, Entry, contiguous_layout
-from slipstream.core.fuse.formula import where
+from slipstream.core.fuse.formula import exp, share, where
 
 
 def floats_only(call: Any) -> None:
@@ -29,14 +29,14 @@ def floats_only(call: Any) -> None:
 
 def softmax(self: Any, dim: int) -> Any:
     """e^(x - max) / sum e^(x - max)."""
-    grown = (self - self.amax(dim, keepdim=True)).exp()
-    return grown / grown.sum(dim, keepdim=True)
+    grown = exp(self - self.amax(dim, keepdim=True))
+    return share(grown, grown.sum(dim, keepdim=True))
 
 
 def log_softmax(self: Any, dim: int) -> Any:
     """(x - max) - log sum e^(x - max)."""
     shifted = self - self.amax(dim, keepdim=True)
-    return shifted - shifted.exp().sum(dim, keepdim=True).log()
+    return shifted - exp(shifted).sum(dim, keepdim=True).log()
 
 
 def logsumexp(self: Any, dim: Any, keepdim: bool) -> Any:
@@ -91,7 +91,7 @@ define(Entry(
 define(Entry(
     "log_softmax(Tensor self, int dim, dtype? dtype=None)", COMPOSITE,
     formula=log_softmax,
-    gradient={"self": lambda g, out, dim: g - out.exp() * g.sum(dim, keepdim=True)},
+    gradient={"self": lambda g, out, dim: g - exp(out) * g.sum(dim, keepdim=True)},
     promotion=promotion.cast_argument, check=floats_only, layout=contiguous_layout,
     path="log_softmax", out=True, aliases=("special.log_softmax",), dtypes=("float",),
     samples=samples.rows,

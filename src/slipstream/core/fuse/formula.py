@@ -6,11 +6,13 @@ Each function calls a method of the first operand that is not a Python number.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from slipstream.core.fuse.symbols import Symbol, select
 
 Operand = Any
+ROOT_HALF = math.sqrt(0.5)
 
 
 def _is_number(operand: Operand) -> bool:
@@ -42,6 +44,29 @@ def minimum(a: Operand, b: Operand) -> Operand:
     if _is_number(a):
         a, b = b, a
     return a.clamp(max=b) if _is_number(b) else a.minimum(b)
+
+
+# Where all results of a formula have 16 bits, what is right for float32 is mostly rounded away:
+# for such there are primitives, and ways, that cost less.
+
+
+def _is_narrow(x: Operand) -> bool:
+    return isinstance(x, Symbol) and x.is_narrow()
+
+
+def exp(x: Operand) -> Operand:
+    """e^x."""
+    return x.exp16() if _is_narrow(x) else x.exp()
+
+
+def share(x: Operand, total: Operand) -> Operand:
+    """x / total, where many x have one total."""
+    return x * total.reciprocal() if _is_narrow(x) else x / total
+
+
+def normal_below(x: Operand) -> Operand:
+    """The share of a normal distribution below x."""
+    return x.ndtr16() if _is_narrow(x) else 0.5 * (1 + (x * ROOT_HALF).erf())
 
 
 def fma(a: Operand, b: Operand, c: Operand) -> Operand:

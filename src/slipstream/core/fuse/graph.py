@@ -39,7 +39,8 @@ class Graph:
     a formula is traced; `passes` runs them one after the other.
     ``reduced`` holds the dims that the formula's reductions go over, counted from the right, and
     ``reduced_rank`` the rank of what they reduce; both are None before the first reduction.
-    ``typed`` tells whether the formula asked which dtype an operand is stored as.
+    ``typed`` tells whether the formula asked which dtype an operand or result is stored as;
+    ``narrow`` whether all results are stored as floats of 16 bits.
     """
 
     def __init__(self, folds: bool = True, shares: bool = True) -> None:
@@ -50,6 +51,7 @@ class Graph:
         self.reduced: tuple[int, ...] | None = None
         self.reduced_rank: int | None = None
         self.typed = False
+        self.narrow = False
 
     def input(self, name: str, cls: str, level: str) -> int:
         """The tensor operand ``name``."""

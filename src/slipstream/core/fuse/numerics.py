@@ -89,6 +89,12 @@ def erfc(x: Array) -> Array:
     return result
 
 
+def ndtr(x: Array) -> Array:
+    """The share of a normal distribution that lies below x."""
+    wide = np.asarray(x).astype(np.float64)
+    return (0.5 * erfc(wide * -np.sqrt(0.5))).astype(np.asarray(x).dtype)[()]
+
+
 def rsqrt(x: Array) -> Array:
     """1 / sqrt(x)."""
     return np.reciprocal(np.sqrt(x))

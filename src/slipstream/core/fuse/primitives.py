@@ -124,6 +124,10 @@ def _define_functions() -> None:
         _function(name, getattr(np, name), REAL)
     _function("erf", numerics.erf, REAL)
     _function("erfc", numerics.erfc, REAL)
+    # For results of 16 bits: a printer may have a way that is as right as those are.
+    _define("exp16", 1, {"f32": "expf({0})"}, np.exp, ("f32",))
+    _define("ndtr16", 1, {"f32": "(0.5f * (1.0f + erff({0} * 0.70710677f)))"}, numerics.ndtr,
+            ("f32",))
     # Halves go to the even neighbour: rint in the default rounding mode.
     _function("round", np.rint, REAL, "rint")
     _function("atan2", np.arctan2, REAL, arity=2)

@@ -24,9 +24,9 @@ Operand = Any
 
 # Methods that are the primitive of the same name; other names that PyTorch has for them.
 _DIRECT = frozenset(
-    "mul neg exp expm1 log log1p log2 sin cos tan tanh erf erfc sign atan2 maximum minimum "
-    "eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and bitwise_or "
-    "bitwise_xor bitwise_not floor_divide remainder fmod sqrt abs".split())
+    "mul neg exp expm1 log log1p log2 sin cos tan tanh erf erfc exp16 ndtr16 sign atan2 "
+    "maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor logical_not "
+    "bitwise_and bitwise_or bitwise_xor bitwise_not floor_divide remainder fmod sqrt abs".split())
 _ALIASES = {
     "multiply": "mul", "negative": "neg", "absolute": "abs", "divide": "div", "true_divide": "div",
     "subtract": "sub", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
@@ -223,6 +223,11 @@ class Symbol:
         if compute.natural_dtype(dtype.compute) is not dtype:
             raise NotAFormula(f"rounding to {dtype!r} within a formula is no primitive")
         return self.to_class(dtype.compute)
+
+    def is_narrow(self) -> bool:
+        """Whether all results of the formula are stored as floats of 16 bits."""
+        self.graph.typed = True
+        return self.graph.narrow and self.cls == "f32"
 
     @property
     def ndim(self) -> int:

@@ -12,11 +12,13 @@ from slipstream.core.fuse import classes as compute
 from slipstream.core.fuse.graph import CONSTANT, INPUT, NUMBER, SCALAR, STEP, Graph, Node
 from slipstream.core.fuse.primitives import PRIMITIVES
 from slipstream.core.fuse.symbols import NotAFormula, Symbol, lift, tensor_symbol
+from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.programs import FULL, ROW, Constant, Input, Output, Program, Step
 
 # The formula writer's re-export: dispatch asks for the dtype of an output that it leaves open.
 natural_dtype = compute.natural_dtype
+NARROW = (dtypes.bfloat16, dtypes.float16)
 
 
 class TensorArgument(NamedTuple):
@@ -153,6 +155,7 @@ class Draft(NamedTuple):
 def decompose(graph: Graph, formula: Callable[..., Any], arguments: dict[str, Any],
               outputs: Sequence[DType | None] | None) -> Draft:
     """Call a formula with symbols: what it does is in ``graph`` then, as primitives."""
+    graph.narrow = bool(outputs) and all([each in NARROW for each in outputs or ()])
     bound = {name: _bind(graph, name, argument) for name, argument in arguments.items()}
     results = formula(**bound)
     single = not isinstance(results, tuple | list)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import ONCE, REPEAT, STEP, VECTOR
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
-from slipstream.core.kernels.cuda.stages import LINE, PLACES
+from slipstream.core.kernels.cuda.stages import LINE
 
 
 class ColumnWriter(ReduceWriter):
@@ -28,7 +28,8 @@ class ColumnWriter(ReduceWriter):
                   f"const int left = mine ? {plan.vector} : 0;")
         kind = self.count_type()
         if self.split:
-            lines.add(f"const {kind} begin = ({kind})(blockIdx.y * tail.span);",
+            lines.add(f"const uint32_t chunk = {self.chunk()};",
+                      f"const {kind} begin = ({kind})(chunk * tail.span);",
                       f"const {kind} end = ({kind})slip_least(begin + tail.span, tail.length);")
         else:
             lines.add(f"const {kind} begin = 0, end = ({kind})tail.length;")
@@ -45,9 +46,8 @@ class ColumnWriter(ReduceWriter):
     def _name_lines(self) -> None:
         """Row values are named by their column."""
         for value in (*self.once(), *self.line_values):
-            place = (self.stages.is_fold(value)
-                     and self.stages.step(value).primitive in PLACES)
-            self.names[value] = self.formula.values[value] + ("[e].index" if place else "[e]")
+            member = self.stages.member(value) if self.stages.is_fold(value) else ""
+            self.names[value] = f"{self.formula.values[value]}[e]{member}"
 
     def declare_line_input(self, value: int) -> None:
         """Load an input that is one value a column."""
@@ -83,13 +83,17 @@ class ColumnWriter(ReduceWriter):
         self.open_walk("mine ? begin + (int)threadIdx.y : end", "(int)blockDim.y")
         return 1
 
-    def open_vectors(self) -> int:
+    def leads(self, line: int) -> str:
+        """Whether a vector is the first of ``line`` neighbours."""
+        return f"threadIdx.x % {line} == 0"
+
+    def open_vectors(self, ahead: int = 0) -> int:
         """Open the loop over the vectors of a batch."""
         lines, plan = self.lines, self.plan
-        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
+        lines.loop(f"for (int k = {ahead}; k < {plan.batch + ahead}; k++)")
         lines.add(f"const {self.count_type()} j = first + k * (int)blockDim.y;")
         opened = 1
-        if self.checks:
+        if self.checks or ahead:
             lines.open("if (j < end)")
             opened = 2
         lines.add(*access.coordinates("at", plan.inner, "j", plan.wide))
@@ -111,6 +115,10 @@ class ColumnWriter(ReduceWriter):
     def index(self, mark: str) -> str:
         """The number of an element on the way down."""
         return f"(int64_t){mark}"
+
+    def by_vectors(self, value: int) -> bool:
+        """Never: neighbours belong to different columns."""
+        return False
 
     def accumulator(self, value: int) -> str:
         """A reduction has one accumulator for each column."""
@@ -137,8 +145,8 @@ class ColumnWriter(ReduceWriter):
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
         lines.add(f"fold_{name}::type {name}[{vector}];")
-        if self.stages.step(value).primitive in PLACES:
-            self.declare_places(value)
+        if self.is_settled(value):
+            self.declare_walked(value)
             return
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         lines.add(f"{name}[e] = fold_{name}::identity();")
@@ -152,7 +160,7 @@ class ColumnWriter(ReduceWriter):
     def leave_part(self, value: int) -> None:
         """Write the block's results to scratch memory."""
         self.finish_fold(value)
-        self._write(value, "blockIdx.y")
+        self._write(value, "chunk")
 
     def _write(self, value: int, chunk: str) -> None:
         lines = self.lines
@@ -207,7 +215,7 @@ class ColumnWriter(ReduceWriter):
             return
         if not self.stages.fold_values:
             lines.add("__syncthreads();")
-        first = " && blockIdx.y == 0" if self.split and not self.joins else ""
+        first = " && chunk == 0" if self.split and not self.joins else ""
         lines.open(f"if (mine && threadIdx.y == 0{first})")
         for place in places:
             name = formula.pointers[place]

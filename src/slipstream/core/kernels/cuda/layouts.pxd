@@ -1,18 +1,10 @@
-cdef class Space:
-    cdef public tuple outer, inner, outer_steps, inner_steps
-    cdef public long long rows, length
+from slipstream.core.kernels.cuda.spaces cimport Reduction, Space
 
 cdef class Cut:
     cdef public object plan
     cdef public dict words
     cdef public tuple block
     cdef public long long blocks, chunks, shared
-
-cdef class Reduction:
-    cdef public object stages
-    cdef public list itemsizes, levels, full, steps, order
-    cdef public bint places, single, row_inputs
-    cdef public long long outputs, part_bytes, fold_bytes, kept_bytes, work, itemsize
 
 cdef long long _power_of_two(long long number, long long limit) except -1
 cdef long long _rounded_up(long long number)

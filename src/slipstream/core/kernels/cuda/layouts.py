@@ -19,13 +19,13 @@ from slipstream.core.kernels.cuda.access import (
     STEP,
     VECTOR,
     WIDEST,
-    Ints,
     Words,
 )
 from slipstream.core.kernels.cuda.measures import (
     BATCH_BYTES,
     BLOCK,
     BLOCKS,
+    BRIEF_KEPT,
     BUSY_THREADS,
     CHUNK_BYTES,
     COLUMN_BYTES,
@@ -55,47 +55,18 @@ from slipstream.core.kernels.cuda.measures import (
     SINGLE_BLOCKS,
     STATIC_BYTES,
     TALL_BLOCK,
+    TALL_BYTES,
     UNROLLED,
     WALK,
     WARP,
     WAVE,
 )
-from slipstream.core.kernels.cuda.stages import EACH, PLACES, Stages
+from slipstream.core.kernels.cuda.spaces import Reduction, Space, goes_down
+from slipstream.core.kernels.cuda.stages import EACH
 from slipstream.core.kernels.cuda.turns import ReducePlan, plan_of, staged
-from slipstream.core.kernels.cuda.writing import SIZES, Formula
-from slipstream.core.shapes.collapse import collapse
 
 # The place of a plan's batch among its fields.
 BATCH = ReducePlan._fields.index("batch")
-
-
-class Space:
-    """A domain cut into rows: dims that stay and dims that are reduced, collapsed.
-
-    ``outer_steps`` and ``inner_steps`` have a tuple for each operand, outputs first; there are
-    ``rows`` rows of ``length`` elements.
-    """
-
-    outer: Ints
-    inner: Ints
-    outer_steps: tuple[Ints, ...]
-    inner_steps: tuple[Ints, ...]
-    rows: int
-    length: int
-
-    def __init__(self, outer: Ints, inner: Ints, outer_steps: tuple[Ints, ...],
-                 inner_steps: tuple[Ints, ...]) -> None:
-        self.outer = outer
-        self.inner = inner
-        self.outer_steps = outer_steps
-        self.inner_steps = inner_steps
-        self.rows = access.count_of(outer)
-        # Of no rows the length may be any number.
-        self.length = access.count_of(inner) if self.rows else 0
-
-    def __repr__(self) -> str:
-        return (f"Space(outer={self.outer}, inner={self.inner}, outer_steps={self.outer_steps}, "
-                f"inner_steps={self.inner_steps})")
 
 
 class Cut:
@@ -121,95 +92,6 @@ class Cut:
         self.shared = shared
 
 
-class Reduction:
-    """What the schedules must know of a program, whatever the shapes."""
-
-    stages: Stages
-    itemsizes: list[int]
-    levels: list[int]
-    outputs: int
-    places: bool
-    part_bytes: int
-    fold_bytes: int
-    kept_bytes: int
-    work: int
-    full: list[int]
-    itemsize: int
-    single: bool
-    steps: list[str]
-    row_inputs: bool
-    order: list[int]
-
-    def __init__(self, formula: Formula) -> None:
-        stages = formula.stages
-        self.stages: Stages = stages
-        self.itemsizes = [dtype.itemsize for dtype in formula.dtypes]
-        levels = [stages.level[output.value] for output in formula.program.outputs]
-        self.levels = levels + stages.level[:len(formula.program.inputs)]
-        self.outputs = formula.outputs
-        self.places = any(stages.step(value).primitive in PLACES for value in stages.fold_values)
-        # As registers hold them: truths too, of which a kernel has more than predicates.
-        self.part_bytes = sum([max(SIZES[stages.step(value).cls], 4) + 4 * (
-            stages.step(value).primitive in PLACES) for value in stages.fold_values])
-        self.fold_bytes = max([formula.fold_bytes(value) for value in stages.fold_values],
-                              default=1)
-        self.kept_bytes = sum(SIZES[formula.program.class_of(value)] for value in stages.kept())
-        self.work = sum([len(stages.full_values(stage)) for stage in range(stages.last + 1)])
-        self.full = [place for place, level in enumerate(self.levels) if level == EACH]
-        self.itemsize = max([self.itemsizes[place] for place in self.full], default=1)
-        # Whether operands are read once only, for one round of reductions.
-        self.single = stages.last == 1 and not stages.full_outputs
-        self.steps = [f"step{place}s" for place in range(len(self.levels))]
-        inputs = [place for place in self.full if place >= self.outputs]
-        first = [*inputs, *[place for place in self.full if place < self.outputs]]
-        # Whose strides decide the order of dims: the largest operands' first.
-        self.order = first + [place for place in range(len(self.levels)) if place not in first]
-        self.row_inputs = min(stages.level[:len(formula.program.inputs)], default=EACH) < EACH
-
-
-def space_of(reduction: Reduction, domain: Ints, reduced: Ints, strides: Sequence[Ints]) -> Space:
-    """Cut a domain; the order of the dims that stay follows the largest operands."""
-    kept = [dim for dim in range(len(domain)) if dim not in reduced]
-    outer, outer_steps = _part(reduction, domain, kept, strides, True)
-    inner, inner_steps = _part(reduction, domain, reduced, strides, not reduction.stages.ordered)
-    return Space(outer, inner, outer_steps, inner_steps)
-
-
-def _part(reduction: Reduction, domain: Ints, dims: Sequence[int], strides: Sequence[Ints],
-          sort: bool) -> tuple[Ints, tuple[Ints, ...]]:
-    """Some dims of a domain, collapsed, and the operands' steps along them."""
-    if len(dims) == 1 and domain[dims[0]] > 1:
-        # The usual case, quickly: there is nothing to collapse.
-        dim = dims[0]
-        return (domain[dim],), tuple([(own[dim],) for own in strides])
-    if not dims:
-        return (), ((),) * len(strides)
-    order = reduction.order
-    sizes = [domain[dim] for dim in dims]
-    steps = [[strides[place][dim] for dim in dims] for place in order]
-    found, columns = collapse(sizes, steps, sort=sort)
-    back: list = [None] * len(order)
-    number: cython.Py_ssize_t
-    for number in range(len(order)):
-        back[order[number]] = columns[number]
-    return found, tuple(back)
-
-
-def goes_down(reduction: Reduction, space: Space) -> bool:
-    """Whether neighbours in memory belong to different rows: then a column kernel runs."""
-    near: cython.longlong
-    outer, inner = space.outer, space.inner
-    if not outer or 0 in inner:
-        return False
-    for place in reduction.full:
-        steps = space.inner_steps[place]
-        if place < reduction.outputs or (inner and not any(steps)):
-            continue
-        near = abs(space.outer_steps[place][-1])
-        return near > 0 and (not inner or abs(steps[-1]) > near)
-    return False
-
-
 def cut(reduction: Reduction, space: Space, card: tuple[int, int] = (0, 1)) -> list[Cut]:
     """The launches of a reduction over a space: one, or one for each stage.
 
@@ -217,11 +99,29 @@ def cut(reduction: Reduction, space: Space, card: tuple[int, int] = (0, 1)) -> l
     decide where a row is kept and how many blocks take row after row, and so how fast the kernel
     is; the order of reductions is the same.
     """
+    brief = reduction.brief
     if goes_down(reduction, space):
-        return _cut_columns(reduction, space)
+        return _cut_columns(reduction, space) if brief is None else _briefly(
+            _cut_columns(brief, space))
     cuts = _cut_rows(reduction, space)
+    if brief is not None and (BRIEF_KEPT or _reads_memory_again(reduction, space, cuts[0].plan)):
+        return _briefly(_cut_rows(brief, space))
     if cuts[0].plan.again and cuts[0].plan.stage < 0:
         return [_shelved(reduction, space, cuts[0], card)]
+    return cuts
+
+
+def _reads_memory_again(reduction: Reduction, space: Space, plan: ReducePlan) -> bool:
+    """Whether no card could keep the rows of a plan until they are needed again."""
+    if plan.stage >= 0 or not plan.again:
+        return plan.stage >= 0
+    return space.length * _read_bytes(reduction, plan.kinds, plan.shared) > LARGEST_KEPT
+
+
+def _briefly(cuts: list[Cut]) -> list[Cut]:
+    """Cuts of the program with fewer walks."""
+    for each in cuts:
+        each.plan = each.plan._replace(brief=True)
     return cuts
 
 
@@ -494,7 +394,7 @@ def _column_vector(reduction: Reduction, space: Space) -> int:
     walked = [place for place in whole if reduction.levels[place] == EACH] or whole
     vector: cython.longlong = min(
         access.elements_of([reduction.itemsizes[place] for place in walked]),
-        MOST_COLUMNS, max(COLUMN_BYTES // reduction.fold_bytes, 1))
+        MOST_COLUMNS, _rounded_up(COLUMN_BYTES // reduction.fold_bytes + 1) // 2 or 1)
     vector = _power_of_two(space.outer[-1], vector)
     for place in whole:
         for step in outer_steps[place][:-1]:
@@ -534,7 +434,8 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     split = chunks >= 2 and rows * columns * length >= LONG_ROW
     span: cython.longlong = length
     threads: cython.longlong = BLOCK
-    if split and blocks * chunks <= FEW_BLOCKS and (
+    tall = vector * reduction.fold_bytes <= TALL_BYTES
+    if tall and split and blocks * chunks <= FEW_BLOCKS and (
             length >= chunks * TALL_BLOCK // wide * batch):
         # The last block of a column cannot join more of them: each does more by itself.
         threads, high = TALL_BLOCK, TALL_BLOCK // wide

@@ -18,6 +18,7 @@ UNROLLED = 640
 BUSY_THREADS = 65536
 MANY_THREADS = 1 << 18
 MOST_TURNS = 4
+BRIEF_KEPT = False
 # Rows that blocks of half the most threads keep in shared memory: two such blocks go together on
 # the larger cards.  Shared memory that a kernel needs beside its rows.
 HALF_SHARED = 108 << 10
@@ -56,6 +57,8 @@ RESIDENT_FAR = 3
 RESIDENT_PLACES = 2
 RESIDENT_BYTES = 150
 MANY_OPERANDS = 3
-# Accumulators of a thread in a column kernel: shared memory holds them for a whole block.
-COLUMN_BYTES = 64
+# Accumulators of a thread in a column kernel: shared memory holds them for a whole block, and for
+# one of the tallest if they are fewer.
+COLUMN_BYTES = 160
+TALL_BYTES = 64
 MOST_COLUMNS = 8

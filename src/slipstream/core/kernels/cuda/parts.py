@@ -6,6 +6,7 @@ Value 7 has an array ``part7``, and ``spot7`` where it is the place of an extrem
 from __future__ import annotations
 
 from slipstream.core.fuse.classes import C_TYPES
+from slipstream.core.kernels.cuda.briefs import BRIEF
 from slipstream.core.kernels.cuda.stages import PLACES
 from slipstream.core.kernels.cuda.turns import ElementWriter
 
@@ -27,6 +28,8 @@ class PartWriter(ElementWriter):
         for value in sorted({*self.joined_values(), *self.left_values()}):
             step = self.stages.step(value)
             kind = "uint8_t" if step.cls == "b1" else C_TYPES[step.cls]
+            if step.primitive in BRIEF:
+                kind = self.formula.fold_type(value)
             found.append((value, kind, f"part{value}"))
             if step.primitive in PLACES:
                 found.append((value, "int64_t", f"spot{value}"))

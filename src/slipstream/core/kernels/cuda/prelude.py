@@ -279,6 +279,12 @@ SLIP_DEVICE void slip_copies_done() {
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
+// Have the cache line of *p come to the second cache.
+template <class P> SLIP_DEVICE void slip_fetch_ahead(P p) {
+#ifndef SLIP_SIMULATED
+    asm volatile("prefetch.global.L2 [%0];" :: "l"(p));
+#endif
+}
 template <class T> SLIP_DEVICE bool slip_aligned(const T* p, int bytes) {
     return ((uint64_t)(size_t)p & (uint64_t)(bytes - 1)) == 0;
 }
@@ -315,6 +321,88 @@ template <class T> SLIP_DEVICE slip_place<T> slip_make_place(T value, int64_t in
     return x;
 }
 
+// Moments of numbers, as distances from one of them, `first`: a mean far from zero loses nothing.
+// How many there are, the mean of the distances, and the sum of their squared distances from it.
+template <class T> struct __align__(16) slip_spread {
+    T count, first, mean, square;
+    __device__ __forceinline__ T value() const { return square; }
+};
+template <class T>
+SLIP_DEVICE slip_spread<T> slip_make_spread(T count, T first, T mean, T square) {
+    slip_spread<T> x;
+    x.count = count;
+    x.first = first;
+    x.mean = mean;
+    x.square = square;
+    return x;
+}
+#ifndef SLIP_SIMULATED
+template <class T> SLIP_DEVICE slip_spread<T> slip_fresh(const slip_spread<T>* p, int64_t at) {
+    const volatile slip_spread<T>* x = p + at;
+    return slip_make_spread<T>(x->count, x->first, x->mean, x->square);
+}
+SLIP_DEVICE slip_spread<float> slip_fresh(const slip_spread<float>* p, int64_t at) {
+    slip_spread<float> x;
+    asm volatile("ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.count), "=f"(x.first), "=f"(x.mean), "=f"(x.square) : "l"(p + at));
+    return x;
+}
+#endif
+SLIP_DEVICE float slip_fused(float a, float b, float c) { return fmaf(a, b, c); }
+SLIP_DEVICE double slip_fused(double a, double b, double c) { return fma(a, b, c); }
+// 1 / count, correctly rounded: as a division goes that need not look for numbers out of range.
+SLIP_DEVICE float slip_rate(float count) {
+#ifndef SLIP_SIMULATED
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(count));
+    return fmaf(fmaf(-count, r, 1.0f), r, r);
+#else
+    return 1.0f / count;
+#endif
+}
+SLIP_DEVICE double slip_rate(double count) { return 1.0 / count; }
+// One more number; `rate` is 1 / how many there are with it.
+template <class T>
+SLIP_DEVICE void slip_enter_spread(T& first, T& mean, T& square, T x, T rate, bool starts) {
+    if (starts) first = x;
+    const T distance = x - first, step = distance - mean;
+    mean = slip_fused(step, rate, mean);
+    square = slip_fused(step, distance - mean, square);
+}
+template <class T>
+SLIP_DEVICE slip_spread<T> slip_join_spreads(slip_spread<T> u, slip_spread<T> v) {
+    // What holds nothing has no first number.
+    const T first = u.count == 0 ? v.first : u.first;
+    const T other = v.count == 0 ? first : v.first;
+    const T count = u.count + v.count, share = count == 0 ? 0 : v.count * slip_rate(count);
+    const T step = (other - first) + (v.mean - u.mean);
+    return slip_make_spread<T>(count, first, slip_fused(step, share, u.mean),
+                               slip_fused(step * step, share * u.count, u.square + v.square));
+}
+
+// The sum of exponentials of numbers' distances from the largest of them.  Where that is infinite,
+// or there is none above -infinity, the distances are no numbers.
+template <class T> struct slip_grown {
+    T largest, total;
+    __device__ __forceinline__ T value() const {
+        return total > 0 && largest < (T)INFINITY ? total : (T)NAN;
+    }
+};
+template <class T> SLIP_DEVICE slip_grown<T> slip_make_grown(T largest, T total) {
+    slip_grown<T> x;
+    x.largest = largest;
+    x.total = total;
+    return x;
+}
+#ifndef SLIP_SIMULATED
+template <class T> SLIP_DEVICE slip_grown<T> slip_fresh(const slip_grown<T>* p, int64_t at) {
+    const volatile slip_grown<T>* x = p + at;
+    return slip_make_grown<T>(x->largest, x->total);
+}
+#endif
+SLIP_DEVICE float slip_below(float x) { return -fabsf(x); }
+SLIP_DEVICE double slip_below(double x) { return -fabs(x); }
+
 // Ways that values go between the threads of a warp: `distance` away, or from the first of a group.
 struct slip_across {
     int distance;
@@ -338,6 +426,12 @@ template <class W> SLIP_DEVICE slip_c128 slip_moved(W way, slip_c128 x) {
 }
 template <class W, class T> SLIP_DEVICE slip_place<T> slip_moved(W way, slip_place<T> x) {
     return slip_make_place<T>(slip_moved(way, x.value), way(x.index));
+}
+template <class W, class T> SLIP_DEVICE slip_spread<T> slip_moved(W way, slip_spread<T> x) {
+    return slip_make_spread<T>(way(x.count), way(x.first), way(x.mean), way(x.square));
+}
+template <class W, class T> SLIP_DEVICE slip_grown<T> slip_moved(W way, slip_grown<T> x) {
+    return slip_make_grown<T>(way(x.largest), way(x.total));
 }
 
 // One value of N, joined in halves.

@@ -17,10 +17,11 @@ import cython
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
+from slipstream.core.kernels.cuda.briefs import with_fewer_walks
 from slipstream.core.kernels.cuda.columns import ColumnWriter
 from slipstream.core.kernels.cuda.foresight import Foresight, restrided
 from slipstream.core.kernels.cuda.joined import MapPart
-from slipstream.core.kernels.cuda.layouts import Reduction, Space, cut, space_of
+from slipstream.core.kernels.cuda.layouts import cut
 from slipstream.core.kernels.cuda.maps import (
     BLOCK,
     MapPlan,
@@ -31,10 +32,11 @@ from slipstream.core.kernels.cuda.maps import (
     plan_map,
 )
 from slipstream.core.kernels.cuda.rows import RowWriter
+from slipstream.core.kernels.cuda.spaces import Reduction, Space, space_of
 from slipstream.core.kernels.cuda.stages import LINE, is_map
 from slipstream.core.kernels.cuda.tiling import TilePlan, TileWriter, blocks_of, plan_tiles
 from slipstream.core.kernels.cuda.turns import ReducePlan
-from slipstream.core.kernels.cuda.writing import PACKED, SIZES, Formula
+from slipstream.core.kernels.cuda.writing import PACKED, Formula
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.native.drivers import drivers
@@ -84,6 +86,11 @@ class ProgramKernel(LaunchKernel):
         self.numbers = tuple([PACKED[cls] for cls in program.numbers])
         self.itemsizes = [dtype.itemsize for dtype in self.formula.dtypes]
         self.reduction = Reduction(self.formula)
+        # The program with fewer walks over its elements, for plans that would read them again.
+        brief = with_fewer_walks(program)
+        self.brief = self.formula if brief is None else Formula(brief)
+        if brief is not None:
+            self.reduction.brief = Reduction(self.brief)
         self.maps = is_map(program) and self._alike()
         # The plan of a map whose operands all lie alike.
         self.flat: Any = None
@@ -94,6 +101,8 @@ class ProgramKernel(LaunchKernel):
         # By plan, which also tells what words there are in the tail.
         self.codes: dict[AnyPlan, KernelCode] = {}
         self.parts: dict[AnyPlan, tuple[list[str], bool]] = {}
+        # By formula: the arrays in scratch memory.
+        self.scratches: dict[Formula, list[tuple[str, int]]] = {}
         self.foresight = Foresight()
 
     def _alike(self) -> bool:
@@ -178,10 +187,15 @@ class ProgramKernel(LaunchKernel):
         """The CUDA C++ of a plan; ``words`` tell what its tail holds."""
         code = self.codes.get(plan)
         if code is None:
-            writer = self._writer(plan)(self.formula, plan, words)
-            code = KernelCode(self.formula.name, writer.text()).made_by(writer.fusion)
+            formula = self.formula_of(plan)
+            writer = self._writer(plan)(formula, plan, words)
+            code = KernelCode(formula.name, writer.text()).made_by(writer.fusion)
             self.codes[plan] = code
         return code
+
+    def formula_of(self, plan: AnyPlan) -> Formula:
+        """What a plan's kernel computes: the program, or the same with fewer walks."""
+        return self.brief if isinstance(plan, ReducePlan) and plan.brief else self.formula
 
     @cached_property
     def card(self) -> tuple[int, int]:
@@ -225,10 +239,14 @@ class ProgramKernel(LaunchKernel):
         return {"inner": [inner], **words} if self.formula.counts else words
 
     def _bind_stages(self, ready: list[Ready], inner: int) -> Staged:
-        layout, nbytes = self._scratch(ready[0][1])
+        layout, nbytes = self._scratch(ready[0][0], ready[0][1])
         if any([plan not in self.parts for plan, _, _ in ready]):
             modules.prepare(self.device, [self.printed(plan, self.counted(words, inner))
                                           for plan, words, _ in ready])
+=======
+        layout, nbytes = self._scratch(ready[0][0], ready[0][1])
+        modules.prepare(self.device, [self.printed(plan, self.counted(words, inner))
+                                      for plan, words, _ in ready])
         stages = []
         for plan, words, shape in ready:
             names, joins = self._parts_of(plan, words)
@@ -243,7 +261,7 @@ class ProgramKernel(LaunchKernel):
         """
         known = self.parts.get(plan)
         if known is None:
-            writer = self._writer(plan)(self.formula, plan, words)
+            writer = self._writer(plan)(self.formula_of(plan), plan, words)
             known = self.parts[plan] = ([name for _, _, name in writer.parts()], writer.joins)
         return known
 
@@ -255,22 +273,24 @@ class ProgramKernel(LaunchKernel):
             return MapWriter
         return ColumnWriter if plan.columns else RowWriter
 
-    def _scratch(self, words: Words) -> tuple[dict[str, int], int]:
+    def _scratch(self, plan: AnyPlan, words: Words) -> tuple[dict[str, int], int]:
         """Where each array lies in scratch memory, and how much there is in all."""
         count = words["rows"][0] * words["chunks"][0] * words.get("columns", [1])[0]
         layout = {}
         end = 0
-        for name, size in self.arrays:
+        for name, size in self.arrays(self.formula_of(plan)):
             layout[name] = end
             end += -(-count * size // ALIGNMENT) * ALIGNMENT
         return layout, end
 
-    @cached_property
-    def arrays(self) -> list[tuple[str, int]]:
+    def arrays(self, formula: Formula) -> list[tuple[str, int]]:
         """The arrays that stages may have in scratch memory, and bytes of an element."""
-        stages = self.formula.stages
-        return [each for value in stages.fold_values
-                for each in ((f"part{value}", SIZES[stages.step(value).cls]), (f"spot{value}", 8))]
+        known = self.scratches.get(formula)
+        if known is None:
+            known = self.scratches[formula] = [
+                each for value in formula.stages.fold_values
+                for each in ((f"part{value}", formula.part_bytes(value)), (f"spot{value}", 8))]
+        return known
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the launches."""

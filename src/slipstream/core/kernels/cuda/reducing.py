@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.batches import BatchWriter
-from slipstream.core.kernels.cuda.stages import EACH, PLACES
+from slipstream.core.kernels.cuda.stages import EACH
 from slipstream.core.kernels.cuda.turns import Turn
 from slipstream.core.launch.cuda.launches import ROWS
 
@@ -162,9 +162,12 @@ class ReduceWriter(BatchWriter):
             self.checks = not full
             opened = batches = self.open_batches()
             self.read_batch([value for value in inputs if self.is_batched(value)])
+            self.fetch_batch([value for value in inputs if self.is_batched(value)])
             opened += self.open_vectors()
             self.read_each([value for value in inputs if not self.is_batched(value)])
             self._elements(stage, values)
+            if stage == 0:
+                self.fetch_shelf()
             if leaving:
                 lines.close(opened - batches)
                 opened = batches + self.open_vectors()
@@ -173,8 +176,8 @@ class ReduceWriter(BatchWriter):
         lines.close(len(passes) - 1)
         self.held |= self.kept & set(values)
         for value in folds:
-            if stages.step(value).primitive in PLACES:
-                self.settle_places(value)
+            if self.is_settled(value):
+                self.settle(value)
             if self.split:
                 self.leave_part(value)
             else:
@@ -195,6 +198,8 @@ class ReduceWriter(BatchWriter):
                        if stages.level[output.value] == EACH]
         for place in outputs:
             lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_held = {{}};")
+        for value in stages.folds[stage]:
+            self.enter_vector(value)
         turn = Turn(self, values)
         turn.add_all()
         for value in stages.folds[stage]:

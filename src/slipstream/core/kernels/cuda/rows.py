@@ -113,7 +113,8 @@ class RowWriter(ReduceWriter):
         kind = self.count_type()
         if self.split:
             lines.add("const int64_t row = blockIdx.x;", "const bool mine = true;",
-                      f"const {kind} begin = ({kind})(blockIdx.y * tail.span);",
+                      f"const uint32_t chunk = {self.chunk()};",
+                      f"const {kind} begin = ({kind})(chunk * tail.span);",
                       f"const {kind} end = ({kind})slip_least(begin + tail.span, tail.vectors);")
         elif plan.exact:
             lines.add(f"const int64_t row = (int64_t){group} * blockDim.y + threadIdx.y;",
@@ -171,14 +172,18 @@ class RowWriter(ReduceWriter):
         self.open_walk("begin + lane", "lanes")
         return 1
 
-    def open_vectors(self) -> int:
+    def leads(self, line: int) -> str:
+        """Whether a vector is the first of ``line`` neighbours."""
+        return f"at % {line} == 0"
+
+    def open_vectors(self, ahead: int = 0) -> int:
         """Open the loop over the vectors of a batch."""
         lines, plan = self.lines, self.plan
         opened = 1
-        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
+        lines.loop(f"for (int k = {ahead}; k < {plan.batch + ahead}; k++)")
         lines.add(f"const {self.count_type()} at = first + k * lanes;" if plan.again
                   else "const int at = lane + k * lanes;")
-        if self.checks:
+        if self.checks or ahead:
             lines.open("if (at < end)")
             opened = 2
         self.add_coordinates()
@@ -219,37 +224,48 @@ class RowWriter(ReduceWriter):
     def declare_fold(self, value: int) -> None:
         """The accumulators of a reduction."""
         lines, name, vector = self.lines, self.formula.values[value], self.plan.vector
-        lines.add(f"fold_{name}::type {name}_part[{vector}];")
-        if self.stages.step(value).primitive in PLACES:
-            self.declare_places(value)
+        lines.add(f"fold_{name}::type {name}_part[{self.places_of(value)}];")
+        if self.is_settled(value):
+            self.declare_walked(value)
             return
-        if self.starts():
+        if self.starts(value):
             return
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         lines.add(f"{name}_part[e] = fold_{name}::identity();")
         lines.close()
 
-    def _joined_lanes(self, name: str) -> str:
-        return f"slip_fold_lanes<fold_{name}, {self.plan.vector}>({name}_part)"
+    def by_vectors(self, value: int) -> bool:
+        """Whether a reduction looks for the place of an extreme among an input's vectors."""
+        stages, source = self.stages, self.stages.sources(value)[0]
+        return (stages.step(value).primitive in PLACES and self.plan.vector > 1
+                and not stages.is_step(source) and source not in self.once()
+                and self.formula.program.class_of(source) == stages.step(value).cls)
+
+    def places_of(self, value: int) -> int:
+        """How many accumulators of a reduction a thread has."""
+        return 1 if self.by_vectors(value) else self.plan.vector
+
+    def _joined_lanes(self, value: int) -> str:
+        name = self.formula.values[value]
+        return f"slip_fold_lanes<fold_{name}, {self.places_of(value)}>({name}_part)"
 
     def _result(self, value: int, found: str) -> None:
         name = self.formula.values[value]
-        place = ".index" if self.stages.step(value).primitive in PLACES else ""
         kind = self.formula.type_of(value)
         self.lines.add(f"const {kind} {name} = slip_fold_row<fold_{name}, {self.plan.warps}>"
-                       f"({found}, lane, lanes){place};")
+                       f"({found}, lane, lanes){self.stages.member(value)};")
 
     def finish_fold(self, value: int) -> None:
         """Every thread gets the row's result."""
-        self._result(value, self._joined_lanes(self.formula.values[value]))
+        self._result(value, self._joined_lanes(value))
 
     def leave_part(self, value: int) -> None:
         """Write the block's result to scratch memory."""
         lines, name = self.lines, self.formula.values[value]
         lines.add(f"const fold_{name}::type {name}_all = slip_fold_row<fold_{name}, "
-                  f"{self.plan.warps}>({self._joined_lanes(name)}, lane, lanes);")
+                  f"{self.plan.warps}>({self._joined_lanes(value)}, lane, lanes);")
         lines.open("if (lane == 0)")
-        self.write_part(value, "row * tail.chunks + blockIdx.y", f"{name}_all")
+        self.write_part(value, "row * tail.chunks + chunk", f"{name}_all")
         lines.close()
 
     def open_join(self) -> None:
@@ -279,9 +295,9 @@ class RowWriter(ReduceWriter):
     def read_joined(self, value: int) -> None:
         """The row's result, which an earlier kernel left."""
         kind, name = self.formula.type_of(value), self.formula.values[value]
-        place = ".index" if self.stages.step(value).primitive in PLACES else ""
         part = self.part_value(value, "row * tail.chunks")
-        self.lines.add(f"const {kind} {name} = ({part}){place};")
+        self.lines.add(f"const {kind} {name} = ({part})"
+                       f"{self.stages.member(value)};")
 
     def store_lines(self) -> None:
         """The first thread of a row writes its values."""
@@ -293,7 +309,7 @@ class RowWriter(ReduceWriter):
         if not self.stages.fold_values:
             # Nothing else made the threads wait for each other's reads of what is written here.
             lines.add("__syncthreads();")
-        first = " && blockIdx.y == 0" if self.split and not self.joins else ""
+        first = " && chunk == 0" if self.split and not self.joins else ""
         lines.open(f"if (mine && lane == 0{first})")
         for place in places:
             value = formula.program.outputs[place].value

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from slipstream.core.fuse.primitives import PRIMITIVES
+from slipstream.core.kernels.cuda.briefs import BRIEF
 from slipstream.core.vocab.programs import ROW, Program, Step
 
 # Levels: the same in the whole domain; one value a row; one an element.
@@ -21,8 +22,10 @@ CHEAP = frozenset(
     "logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not sign conj real imag "
     "isnan isinf isfinite fma".split())
 PLACES = frozenset(("argmax", "argmin"))
-FOLDS = frozenset(name for name, primitive in PRIMITIVES.items()
-                  if primitive.reduction and name != "count")
+FOLDS = frozenset((*BRIEF, *[name for name, primitive in PRIMITIVES.items()
+                            if primitive.reduction and name != "count"]))
+# What of a reduction's joined results is its value, where they are more than that.
+MEMBERS = {"argmax": ".index", "argmin": ".index", **dict.fromkeys(BRIEF, ".value()")}
 
 
 class Stages:
@@ -92,6 +95,10 @@ class Stages:
     def is_fold(self, value: int) -> bool:
         """Whether a value is the result of a reduction."""
         return value >= self.base and self.step(value).primitive in FOLDS
+
+    def member(self, value: int) -> str:
+        """What is to be written after a reduction's joined result to have its value."""
+        return MEMBERS.get(self.step(value).primitive, "")
 
     def goals(self, stage: int) -> list[int]:
         """The full values that a stage is there for: operands of its reductions, or outputs."""

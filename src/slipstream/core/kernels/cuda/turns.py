@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from slipstream.core.fuse.classes import C_TYPES
 from slipstream.core.kernels.cuda.access import ONCE, Words
+from slipstream.core.kernels.cuda.briefs import BRIEF, SPREAD
 from slipstream.core.kernels.cuda.stages import EACH, LINE, PLACES
 from slipstream.core.kernels.cuda.writing import Formula, Lines
 
@@ -25,7 +26,7 @@ class ReducePlan(NamedTuple):
     rows that the same threads take at once; ``exact``: all batches are full; ``stage``: the one
     stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
     ``shelf``: what a row is read again for lies in shared memory, and blocks take row after row;
-    ``columns``: the schedule.
+    ``columns``: the schedule; ``brief``: the program is the one with fewer walks.
     """
 
     columns: bool
@@ -44,6 +45,7 @@ class ReducePlan(NamedTuple):
     stage: int = -1
     least: int = 1
     shelf: bool = False
+    brief: bool = False
 
 
 # Plans by their fields: a launch of other sizes mostly has one that is known.
@@ -133,6 +135,10 @@ class ElementWriter:
 
     # ---- what the subclasses print ----
 
+    def vector_type(self, place: int) -> str:
+        """The type of a vector of an operand."""
+        raise NotImplementedError
+
     def mark(self) -> str:
         """The number of the vector of element e: where an extreme was found."""
         raise NotImplementedError
@@ -188,11 +194,19 @@ class ElementWriter:
         """Take element e into a reduction."""
         source = self.names[self.stages.sources(value)[0]]
         fold, part = f"fold_{self.formula.values[value]}", self.accumulator(value)
+        if self.by_vectors(value):
+            return
         if self.stages.step(value).primitive in PLACES:
             name = self.formula.values[value]
             self.lines.add(f"{fold}::enter({name}_best[e], {name}_mark[e], {source}, "
                            f"({self.mark_type()}){self.mark()});")
-        elif self.starts():
+        elif self.stages.step(value).primitive == SPREAD:
+            name = self.formula.values[value]
+            self.lines.add(f"slip_enter_spread({name}_first[e], {name}_mean[e], {name}_square[e], "
+                           f"{source}, {name}_rate, k == 0 && {name}_count == 1);")
+        elif self.stages.step(value).primitive in BRIEF:
+            self.lines.add(f"{fold}::enter({part}, {source});")
+        elif self.starts(value):
             self.lines.add(f"{part} = k == 0 ? {source} : {fold}::join({part}, {source});")
         else:
             self.lines.add(f"{part} = {fold}::join({part}, {source});")
@@ -201,28 +215,103 @@ class ElementWriter:
         """The type of marks: most loops count in 32 bits."""
         return "int64_t" if self.plan.wide else "int32_t"
 
-    def declare_places(self, value: int) -> None:
+    def is_settled(self, value: int) -> bool:
+        """Whether a thread walks with other variables than what is joined in the end."""
+        return self.stages.step(value).primitive in PLACES | {SPREAD}
+
+    def declare_walked(self, value: int) -> None:
+        """Those variables, one of each kind for each place in a vector."""
+        if self.stages.step(value).primitive == SPREAD:
+            self._declare_spread(value)
+        else:
+            self._declare_places(value)
+
+    def settle(self, value: int) -> None:
+        """They become what is joined."""
+        if self.stages.step(value).primitive == SPREAD:
+            name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
+            self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+            self.lines.add(f"{self.accumulator(value)} = slip_make_spread<{kind}>({name}_count, "
+                           f"{name}_first[e], {name}_mean[e], {name}_square[e]);")
+            self.lines.close()
+        else:
+            self._settle_places(value)
+
+    def _declare_spread(self, value: int) -> None:
+        """How many elements a thread has met at each place, and their moments."""
+        name, vector = self.formula.values[value], self.plan.vector
+        kind = C_TYPES[self.stages.step(value).cls]
+        self.lines.add(f"{kind} {name}_count = 0, {name}_first[{vector}], {name}_mean[{vector}], "
+                       f"{name}_square[{vector}];")
+        self.lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        self.lines.add(f"{name}_first[e] = {name}_mean[e] = {name}_square[e] = 0;")
+        self.lines.close()
+
+    def by_vectors(self, value: int) -> bool:
+        """Whether a vector's extreme alone is compared, and its place looked for in the end."""
+        raise NotImplementedError
+
+    def enter_vector(self, value: int) -> None:
+        """What a reduction does once for a vector, before it looks at its elements."""
+        if self.by_vectors(value):
+            source = self.stages.sources(value)[0]
+            name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
+            self.lines.add(f"{kind} {name}_top = fold_{name}::identity().value;")
+            self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+            element = self.formula.loaded(source, f"{self.held_name(source)}.get(e)")
+            self.lines.add(f"{name}_top = fold_{name}::extreme({name}_top, {element});")
+            self.lines.close()
+            self.lines.add(f"fold_{name}::enter({name}_best, {name}_mark, {name}_kept, "
+                           f"{name}_top, ({self.mark_type()}){self.mark()}, "
+                           f"{self.held_name(source)});")
+        if self.stages.step(value).primitive == SPREAD:
+            name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
+            self.lines.add(f"{name}_count += 1;",
+                           f"const {kind} {name}_rate = slip_rate({name}_count);")
+
+    def _declare_places(self, value: int) -> None:
         """The extremes that a thread has found and their marks, one for each place in a vector."""
         name, vector = self.formula.values[value], self.plan.vector
         kind = C_TYPES[self.stages.step(value).cls]
+        if self.by_vectors(value):
+            held = self.vector_type(self.formula.outputs + self.stages.sources(value)[0])
+            self.lines.add(f"{kind} {name}_best = fold_{name}::identity().value;",
+                           f"{self.mark_type()} {name}_mark = 0;", f"{held} {name}_kept = {{}};")
+            return
         self.lines.add(f"{kind} {name}_best[{vector}];",
                        f"{self.mark_type()} {name}_mark[{vector}];")
         self.lines.loop(f"for (int e = 0; e < {vector}; e++)")
         self.lines.add(f"{name}_best[e] = fold_{name}::identity().value;", f"{name}_mark[e] = 0;")
         self.lines.close()
 
-    def settle_places(self, value: int) -> None:
+    def _settle_places(self, value: int) -> None:
         """The marks become numbers of elements."""
         name = self.formula.values[value]
+        if self.by_vectors(value):
+            self._settle_vector(value)
+            return
         self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
         index = self.index(f"{name}_mark[e]")
         self.lines.add(f"{self.accumulator(value)} = "
                        f"slip_make_place({name}_best[e], {index});")
         self.lines.close()
 
-    def starts(self) -> bool:
-        """Whether accumulators start with a thread's first elements."""
-        return self.plan.exact and not self.plan.again
+    def _settle_vector(self, value: int) -> None:
+        """The first element of the vector that was kept which is its extreme."""
+        name, source = self.formula.values[value], self.stages.sources(value)[0]
+        element = self.formula.loaded(source, f"{name}_kept.get(e)")
+        self.lines.add(f"int {name}_place = 0;")
+        self.lines.loop(f"for (int e = {self.plan.vector - 1}; e >= 0; e--)")
+        self.lines.add(f"const {C_TYPES[self.stages.step(value).cls]} x = {element};",
+                       f"if (x == {name}_best || x != x) {name}_place = e;")
+        self.lines.close()
+        index = self.index(f"{name}_mark").replace("+ e", f"+ {name}_place")
+        self.lines.add(f"{name}_part[0] = slip_make_place({name}_best, {index});")
+
+    def starts(self, value: int) -> bool:
+        """Whether a reduction's accumulators start with a thread's first elements."""
+        return (self.plan.exact and not self.plan.again
+                and self.stages.step(value).primitive not in BRIEF)
 
 
 class Turn:

@@ -9,6 +9,7 @@ import numpy as np
 
 from slipstream.core.fuse.classes import C_TYPES, Number, to_class
 from slipstream.core.fuse.primitives import PRIMITIVES, cast_expression
+from slipstream.core.kernels.cuda.briefs import BRIEF, GROWN, SPREAD
 from slipstream.core.kernels.cuda.stages import FOLDS, PLACES, UNIFORM, Stages
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.programs import Program, Step
@@ -27,6 +28,8 @@ PACKED = {"b1": "b1", "i64": "i64", "f32": "f64", "f64": "f64", "c64": "c128", "
 DEVICE_EXPRESSIONS = {
     ("maximum", "f32"): "slip_maximum_f32({0}, {1})", ("amax", "f32"): "slip_maximum_f32({0}, {1})",
     ("minimum", "f32"): "slip_minimum_f32({0}, {1})", ("amin", "f32"): "slip_minimum_f32({0}, {1})",
+    ("exp16", "f32"): "slip_exp16_f32({0})",
+    ("ndtr16", "f32"): "slip_ndtr16_f32({0})",
     ("argmax", "f32"): "(!({1} <= {0}) && {0} == {0})",
     ("argmin", "f32"): "(!({1} >= {0}) && {0} == {0})",
 }
@@ -179,13 +182,21 @@ class Formula:
         """The C type in which a reduction's results are joined."""
         step = self.stages.step(value)
         own = C_TYPES[step.cls]
+        if step.primitive in BRIEF:
+            return f"slip_{'spread' if step.primitive == SPREAD else 'grown'}<{own}>"
         return f"slip_place<{own}>" if step.primitive in PLACES else own
 
     def fold_bytes(self, value: int) -> int:
         """How many bytes that type has."""
         step = self.stages.step(value)
-        size = SIZES[step.cls]
+        size = self.part_bytes(value)
         return max(size, 8) + 8 if step.primitive in PLACES else size
+
+    def part_bytes(self, value: int) -> int:
+        """How many bytes of it are left in scratch memory, without the place of an extreme."""
+        step = self.stages.step(value)
+        parts = {SPREAD: 4, **dict.fromkeys(GROWN.values(), 2)}
+        return SIZES[step.cls] * parts.get(step.primitive, 1)
 
     def folds_text(self) -> str:
         """The reductions as structs: neutral element and how results are joined."""
@@ -194,6 +205,10 @@ class Formula:
     def _fold_text(self, value: int) -> str:
         step = self.stages.step(value)
         assert step.primitive in FOLDS
+        if step.primitive == SPREAD:
+            return _SPREAD.format(name=f"fold_{self.values[value]}", type=C_TYPES[step.cls])
+        if step.primitive in BRIEF:
+            return self._grown_text(value)
         template = _PLACE if step.primitive in PLACES else _FOLD
         primitive = PRIMITIVES[step.primitive]
         expression = _text_of(step)
@@ -201,7 +216,19 @@ class Formula:
             name=f"fold_{self.values[value]}", type=C_TYPES[step.cls], what=step.primitive,
             identity=literal(primitive.identity[step.cls], step.cls),
             join=expression.format("u", "v"), replaces=expression.format("u.value", "v.value"),
-            keeps=expression.format("v.value", "u.value"), enters=expression.format("u", "x"))
+            keeps=expression.format("v.value", "u.value"), enters=expression.format("u", "x"),
+            extreme=_extreme_of(step).format("u", "v"))
+
+
+    def _grown_text(self, value: int) -> str:
+        step = self.stages.step(value)
+        summed = next(name for name, brief in GROWN.items() if brief == step.primitive)
+        single = step.cls == "f32"
+        lowest = np.finfo(np.float32 if single else np.float64).min
+        return _GROWN.format(
+            name=f"fold_{self.values[value]}", type=C_TYPES[step.cls], what=step.primitive,
+            lowest=_real(lowest, single),
+            grow=_text_of(step._replace(primitive=summed)).format("x"))
 
 
 _FOLD = """
@@ -231,8 +258,57 @@ struct {name} {{  // {what}
             at = where;
         }}
     }}
+    // The same of a vector's extreme: the vector is kept.
+    template <class I, class V> static __device__ __forceinline__ void enter(
+        {type}& u, I& at, V& kept, {type} x, I where, const V& held) {{
+        if ({enters}) {{
+            u = x;
+            at = where;
+            kept = held;
+        }}
+    }}
+    static __device__ __forceinline__ {type} extreme({type} u, {type} v) {{ return {extreme}; }}
 }};
 """
+
+_SPREAD = """
+struct {name} {{  // spread
+    typedef slip_spread<{type}> type;
+    static __device__ __forceinline__ type identity() {{
+        return slip_make_spread<{type}>(0, 0, 0, 0);
+    }}
+    static __device__ __forceinline__ type join(type u, type v) {{
+        return slip_join_spreads(u, v);
+    }}
+}};
+"""
+
+_GROWN = """
+struct {name} {{  // {what}
+    typedef slip_grown<{type}> type;
+    static __device__ __forceinline__ {type} grow({type} x) {{ return {grow}; }}
+    static __device__ __forceinline__ type identity() {{
+        return slip_make_grown<{type}>({lowest}, 0);
+    }}
+    static __device__ __forceinline__ void enter(type& u, {type} x) {{
+        const {type} step = x - u.largest, grown = grow(slip_below(step));
+        u.total = step > 0 ? slip_fused(u.total, grown, ({type})1) : u.total + grown;
+        u.largest = step > 0 ? x : u.largest;
+    }}
+    static __device__ __forceinline__ type join(type u, type v) {{
+        const {type} step = v.largest - u.largest, grown = grow(slip_below(step));
+        return slip_make_grown<{type}>(step > 0 ? v.largest : u.largest,
+                                       step > 0 ? slip_fused(u.total, grown, v.total)
+                                                : slip_fused(v.total, grown, u.total));
+    }}
+}};
+"""
+
+
+def _extreme_of(step: Step) -> str:
+    """The expression of the larger, or smaller, of two for the place of an extreme."""
+    name = {"argmax": "maximum", "argmin": "minimum"}.get(step.primitive)
+    return _text_of(step._replace(primitive=name)) if name else ""
 
 
 def _text_of(step: Step) -> str:
