@@ -102,7 +102,7 @@ def test_the_pace_is_that_of_most_ops() -> None:
 
 def test_dearer_ops_are_dearer_without_a_profile_too() -> None:
     assert dearness(recorded(calls(50, 600, 900), {}), SHOWN) == 0.0
-    assert dearness(recorded(calls(50, 400, 1000), {}), SHOWN) == 0.0
+    assert dearness(recorded(calls(50, 1000, 2000), {}), SHOWN) == 0.0
     assert dearness(recorded(calls(50, 2000, 3000), {}), SHOWN) == 5000 - SHOWN.pace
     stacks = calls(50, 2000, 3000, stack=(("main.py", 7, "main"),))
     assert dearness(recorded(stacks, {}), SHOWN) == 0.0

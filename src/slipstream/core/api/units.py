@@ -2,8 +2,9 @@
 
 A profile makes each of them dearer, and not all alike.  What a program takes without one is
 reckoned from how often it does each, and from what each takes when nobody looks: that is measured
-here, once a process and card, in a thread of its own, whose modes are those of a new one.  It is on
-the default stream: a card that has one more takes longer for every op.
+here, in a thread of its own, whose modes are those of a new one.  It is on the default stream: a
+card that has one more takes longer for every op; and on the processor of the thread that asks, at
+the time when it asks: on a shared machine one may be twice as fast as another, now or later.
 
 The same laps in a profile tell what of a recording is the profile's own doing.
 """
@@ -26,6 +27,7 @@ from slipstream.core.api.profiling import Session, settle
 from slipstream.core.api.recording import Recording
 from slipstream.core.launch.door import backends
 from slipstream.core.launch.waiting import DEFAULT, asking, watching
+from slipstream.core.native.processors import running_on, stay_on
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.ring import exports
@@ -38,6 +40,8 @@ WARM = 8
 # rounds of all of them: what a machine does beside comes and goes, and the median counts.
 FEW, MORE, ROUNDS = 4, 20, 7
 VIRTUAL_FEW, VIRTUAL_MORE, VIRTUAL_ROUNDS = 2, 8, 3
+# Seconds for which prices hold; virtual ones hold for ever.
+HOLDS = 2.0
 # Bytes of a small copy and of a large one.
 SMALL, LARGE = 1 << 12, 1 << 20
 
@@ -80,10 +84,14 @@ class Shown:
 
 @dataclass
 class Known:
-    """What was measured of a card: None where that failed; ``shown`` by events, and not."""
+    """What was measured of a card: None where that failed; ``shown`` by events, and not.
+
+    ``until``: when prices are to be measured again.
+    """
 
     backend: Any
     units: Units | None = None
+    until: float = 0.0
     shown: dict[bool, Shown | None] = field(default_factory=dict)
 
 
@@ -233,8 +241,8 @@ known: dict[int, Known] = {}
 def units_of(index: int) -> Units | None:
     """The units of a card; None where they cannot be measured, as while a profile is on.
 
-    Takes some hundredths of a second at its first call for a card; `cuda.launch_stats` counts its
-    launches.
+    Takes some tenths of a second where they were not measured just before; `cuda.launch_stats`
+    counts its launches.
     """
     backend: Any = backends.get(Device("cuda", index))
     found = known.get(index)
@@ -242,7 +250,11 @@ def units_of(index: int) -> Units | None:
         if not measurable(backend):
             return None
         found = known[index] = Known(backend)
-        found.units = measured(backend, Meter.units)
+    elif time.monotonic() < found.until or not measurable(backend):
+        return found.units
+    found.units = measured(backend, Meter.units, running_on())
+    virtual = backend.driver.host_clock() is not None
+    found.until = float("inf") if virtual else time.monotonic() + HOLDS
     return found.units
 
 
@@ -255,7 +267,7 @@ def shown_of(index: int, by_events: bool) -> Shown | None:
     if by_events not in found.shown:
         if not measurable(found.backend):
             return None
-        found.shown[by_events] = measured(found.backend, Meter.shown, units, by_events)
+        found.shown[by_events] = measured(found.backend, Meter.shown, None, units, by_events)
     return found.shown[by_events]
 
 
@@ -265,19 +277,23 @@ def measurable(backend: Any) -> bool:
         queue.capture is not None for queue in tuple(backend.queues))
 
 
-def measured(backend: Any, what: Callable[..., Any], *arguments: Any) -> Any:
-    """What a meter finds in a thread of its own; None where it fails."""
+def measured(backend: Any, what: Callable[..., Any], processor: int | None, *arguments: Any) -> Any:
+    """What a meter finds in a thread of its own, on a processor; None where it fails."""
     found: list[Any] = []
     # What the user's own work raises is not for the other thread to meet.
     settle()
-    measuring = threading.Thread(target=measure, args=(found, backend, what, *arguments),
-                                 name="slipstream units")
+
+    def measure() -> None:
+        stay_on(processor)
+        meet(found, backend, what, *arguments)
+
+    measuring = threading.Thread(target=measure, name="slipstream units")
     measuring.start()
     measuring.join()
     return found[0] if found else None
 
 
-def measure(found: list[Any], backend: Any, what: Callable[..., Any], *arguments: Any) -> None:
+def meet(found: list[Any], backend: Any, what: Callable[..., Any], *arguments: Any) -> None:
     """Put what a meter finds into a list, and leave the tables of waits as they were."""
     tables: tuple[dict[Any, Any], ...] = (exports, watching.waits, watching.copies)
     before = [set(table) for table in tables]
