@@ -33,7 +33,7 @@ from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.ring import exports
 
 # Ops of a lap that are replayed, and of one that are not; ops between two waits, and two copies.
-CHAIN, LONE, BEFORE_WAIT, BEFORE_COPY = 64, 16, 3, 16
+CHAIN, LONE, BEFORE_WAIT, BEFORE_COPY = 64, 16, 4, 16
 # Laps until windows repeat themselves, and arguments that take turns have their graphs.
 WARM = 8
 # Laps of a short stretch and of a long one, whose difference has neither a beginning nor an end;
@@ -129,19 +129,21 @@ class Meter:
             y = y * self.given
         return LONE
 
+    def mixed(self, count: int) -> Any:
+        """So many ops, each a launch of its own: neighbours of one kind may be joined."""
+        y = self.x
+        for _ in range(count // 2):
+            y = (y * 0.5).sum()
+        return y
+
     def waiting(self) -> int:
         """Ops and a wait."""
-        y = self.x
-        for _ in range(BEFORE_WAIT):
-            y = y * 0.5
-        y.item()
+        self.mixed(BEFORE_WAIT).item()
         return BEFORE_WAIT
 
     def copying(self, size: int = SMALL) -> int:
         """Ops and a copy."""
-        y = self.x
-        for _ in range(BEFORE_COPY):
-            y = y * 0.5
+        self.mixed(BEFORE_COPY)
         self.sources[size].to(self.backend.device)
         return BEFORE_COPY
 
@@ -211,15 +213,21 @@ class Meter:
         chain, lone, waiting, copying = (self.recording(each, by_events) for each in (
             self.chain, self.lone, self.waiting, self.copying))
         graph, few = (spent(each, "kernel", True) / self.more for each in (chain, waiting))
+        long, short = (launches(each, True) / self.more for each in (chain, waiting))
         # A graph of n launches takes so much and n times so much.
-        each = (graph - few) / (CHAIN - BEFORE_WAIT)
-        alone = spent(lone, "kernel", False) / self.more / LONE
+        each = (graph - few) / (long - short) if long > short else few / max(short, 1.0)
+        alone = spent(lone, "kernel", False) / max(launches(lone, False), 1)
         waits = [float(ns) for _, ns in waiting.waiting()][:self.more]
         return Shown(pace_of(chain), max(map(usual_gap, (waiting, copying))),
                      statistics.median(waits or [0.0]),
                      few + (spent(waiting, "kernel", False) + spent(waiting, "copy")) / self.more,
-                     max(alone - units.replayed, 0.0), max(few - each * BEFORE_WAIT, 0.0),
+                     max(alone - units.replayed, 0.0), max(few - each * short, 0.0),
                      max(each - units.replayed, 0.0))
+
+
+def launches(recording: Recording, replayed: bool) -> int:
+    """How many kernels ran, in graphs or alone."""
+    return sum(event.replayed == replayed for event in recording.of("kernel"))
 
 
 def spent(recording: Recording, kind: str, replayed: bool | None = None) -> float:
