@@ -23,8 +23,9 @@ MENDABLE = ("exported storage", "wait", "too short", "copy")
 GRAPHED = 0.2
 # µs: less is not measured.
 LEAST = 0.01
-# Ops that take so many times what the ones with a price take are dearer.
-DEARER = 1.5
+# Ops that take more than so many times what the ones with a price take are dearer; a neighbour on
+# the same core makes all of them take up to twice as long.
+DEARER = 2.5
 # What the host does between two of its records is the program's own work, such as reading a file,
 # where it is longer than so many ns, so many times the median, and so many times what is usual
 # around waits and copies.
@@ -138,8 +139,7 @@ def waits_of(recording: Recording, shown: Shown) -> list[tuple[str, float]]:
 def dearness(recording: Recording, shown: Shown) -> float:
     """ns for which an op takes the host longer than the one with a price.
 
-    The profile's own part is in both.  What is less than half more is no difference: a machine is
-    not the same from one moment to the next.  Whole stacks take longer than can be told apart.
+    The profile's own part is in both.  Whole stacks take longer than can be told apart.
     """
     if any(event.stack for event in recording.of("op")):
         return 0.0

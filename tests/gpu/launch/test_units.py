@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from slipstream.core.api.profiling import Session
 from slipstream.core.api.recording import Recording
 from slipstream.core.api.units import Meter, known, shown_of, units_of
 from slipstream.core.launch.waiting import watching
+from slipstream.core.native.processors import running_on
 from slipstream.core.native.simulated import clock
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.ring import exports
@@ -199,6 +201,38 @@ def test_nothing_is_measured_while_a_profile_is_on() -> None:
     with profiler.profile():
         assert shown_of(0, False) is None
     assert shown_of(0, False) is not None
+
+
+def test_prices_hold_for_a_while() -> None:
+    ss.ones(1, device="cuda")
+    first, shown = units_of(0), shown_of(0, False)
+    # As on a card, whose machine has neighbours.
+    known[0].until = 0.0
+    second = units_of(0)
+    assert second is not None
+    assert second is not first
+    assert shown_of(0, False) is shown
+    known[0].until = 0.0
+    with profiler.profile():
+        assert units_of(0) is second
+
+
+@pytest.mark.skipif(running_on() is None, reason="nobody tells where a thread runs")
+def test_prices_are_those_of_the_processor_that_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    everywhere = os.sched_getaffinity(0)
+    measure = Meter.units
+
+    def look(self: Meter) -> Any:
+        seen.append((running_on(), os.sched_getaffinity(0)))
+        return measure(self)
+
+    ss.ones(1, device="cuda")
+    monkeypatch.setattr(Meter, "units", look)
+    assert units_of(0) is not None
+    ((processor, allowed),) = seen
+    assert allowed == {processor}
+    assert os.sched_getaffinity(0) == everywhere
 
 
 @pytest.mark.skipif(REAL, reason="virtual time needs the session that is left")

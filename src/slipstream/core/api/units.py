@@ -2,8 +2,9 @@
 
 A profile makes each of them dearer, and not all alike.  What a program takes without one is
 reckoned from how often it does each, and from what each takes when nobody looks: that is measured
-here, once a process and card, in a thread of its own, whose modes are those of a new one.  It is on
-the default stream: a card that has one more takes longer for every op.
+here, in a thread of its own, whose modes are those of a new one.  It is on the default stream: a
+card that has one more takes longer for every op; and on the processor of the thread that asks, at
+the time when it asks: on a shared machine one may be twice as fast as another, now or later.
 
 The same laps in a profile tell what of a recording is the profile's own doing.
 """
@@ -26,18 +27,21 @@ from slipstream.core.api.profiling import Session, settle
 from slipstream.core.api.recording import Recording
 from slipstream.core.launch.door import backends
 from slipstream.core.launch.waiting import DEFAULT, asking, watching
+from slipstream.core.native.processors import running_on, stay_on
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.ring import exports
 
 # Ops of a lap that are replayed, and of one that are not; ops between two waits, and two copies.
-CHAIN, LONE, BEFORE_WAIT, BEFORE_COPY = 64, 16, 3, 16
+CHAIN, LONE, BEFORE_WAIT, BEFORE_COPY = 64, 16, 4, 16
 # Laps until windows repeat themselves, and arguments that take turns have their graphs.
 WARM = 8
 # Laps of a short stretch and of a long one, whose difference has neither a beginning nor an end;
 # rounds of all of them: what a machine does beside comes and goes, and the median counts.
 FEW, MORE, ROUNDS = 4, 20, 7
 VIRTUAL_FEW, VIRTUAL_MORE, VIRTUAL_ROUNDS = 2, 8, 3
+# Seconds for which prices hold; virtual ones hold for ever.
+HOLDS = 2.0
 # Bytes of a small copy and of a large one.
 SMALL, LARGE = 1 << 12, 1 << 20
 
@@ -80,10 +84,14 @@ class Shown:
 
 @dataclass
 class Known:
-    """What was measured of a card: None where that failed; ``shown`` by events, and not."""
+    """What was measured of a card: None where that failed; ``shown`` by events, and not.
+
+    ``until``: when prices are to be measured again.
+    """
 
     backend: Any
     units: Units | None = None
+    until: float = 0.0
     shown: dict[bool, Shown | None] = field(default_factory=dict)
 
 
@@ -121,19 +129,21 @@ class Meter:
             y = y * self.given
         return LONE
 
+    def mixed(self, count: int) -> Any:
+        """So many ops, each a launch of its own: neighbours of one kind may be joined."""
+        y = self.x
+        for _ in range(count // 2):
+            y = (y * 0.5).sum()
+        return y
+
     def waiting(self) -> int:
         """Ops and a wait."""
-        y = self.x
-        for _ in range(BEFORE_WAIT):
-            y = y * 0.5
-        y.item()
+        self.mixed(BEFORE_WAIT).item()
         return BEFORE_WAIT
 
     def copying(self, size: int = SMALL) -> int:
         """Ops and a copy."""
-        y = self.x
-        for _ in range(BEFORE_COPY):
-            y = y * 0.5
+        self.mixed(BEFORE_COPY)
         self.sources[size].to(self.backend.device)
         return BEFORE_COPY
 
@@ -203,15 +213,21 @@ class Meter:
         chain, lone, waiting, copying = (self.recording(each, by_events) for each in (
             self.chain, self.lone, self.waiting, self.copying))
         graph, few = (spent(each, "kernel", True) / self.more for each in (chain, waiting))
+        long, short = (launches(each, True) / self.more for each in (chain, waiting))
         # A graph of n launches takes so much and n times so much.
-        each = (graph - few) / (CHAIN - BEFORE_WAIT)
-        alone = spent(lone, "kernel", False) / self.more / LONE
+        each = (graph - few) / (long - short) if long > short else few / max(short, 1.0)
+        alone = spent(lone, "kernel", False) / max(launches(lone, False), 1)
         waits = [float(ns) for _, ns in waiting.waiting()][:self.more]
         return Shown(pace_of(chain), max(map(usual_gap, (waiting, copying))),
                      statistics.median(waits or [0.0]),
                      few + (spent(waiting, "kernel", False) + spent(waiting, "copy")) / self.more,
-                     max(alone - units.replayed, 0.0), max(few - each * BEFORE_WAIT, 0.0),
+                     max(alone - units.replayed, 0.0), max(few - each * short, 0.0),
                      max(each - units.replayed, 0.0))
+
+
+def launches(recording: Recording, replayed: bool) -> int:
+    """How many kernels ran, in graphs or alone."""
+    return sum(event.replayed == replayed for event in recording.of("kernel"))
 
 
 def spent(recording: Recording, kind: str, replayed: bool | None = None) -> float:
@@ -233,8 +249,8 @@ known: dict[int, Known] = {}
 def units_of(index: int) -> Units | None:
     """The units of a card; None where they cannot be measured, as while a profile is on.
 
-    Takes some hundredths of a second at its first call for a card; `cuda.launch_stats` counts its
-    launches.
+    Takes some tenths of a second where they were not measured just before; `cuda.launch_stats`
+    counts its launches.
     """
     backend: Any = backends.get(Device("cuda", index))
     found = known.get(index)
@@ -242,7 +258,11 @@ def units_of(index: int) -> Units | None:
         if not measurable(backend):
             return None
         found = known[index] = Known(backend)
-        found.units = measured(backend, Meter.units)
+    elif time.monotonic() < found.until or not measurable(backend):
+        return found.units
+    found.units = measured(backend, Meter.units, running_on())
+    virtual = backend.driver.host_clock() is not None
+    found.until = float("inf") if virtual else time.monotonic() + HOLDS
     return found.units
 
 
@@ -255,7 +275,7 @@ def shown_of(index: int, by_events: bool) -> Shown | None:
     if by_events not in found.shown:
         if not measurable(found.backend):
             return None
-        found.shown[by_events] = measured(found.backend, Meter.shown, units, by_events)
+        found.shown[by_events] = measured(found.backend, Meter.shown, None, units, by_events)
     return found.shown[by_events]
 
 
@@ -265,19 +285,23 @@ def measurable(backend: Any) -> bool:
         queue.capture is not None for queue in tuple(backend.queues))
 
 
-def measured(backend: Any, what: Callable[..., Any], *arguments: Any) -> Any:
-    """What a meter finds in a thread of its own; None where it fails."""
+def measured(backend: Any, what: Callable[..., Any], processor: int | None, *arguments: Any) -> Any:
+    """What a meter finds in a thread of its own, on a processor; None where it fails."""
     found: list[Any] = []
     # What the user's own work raises is not for the other thread to meet.
     settle()
-    measuring = threading.Thread(target=measure, args=(found, backend, what, *arguments),
-                                 name="slipstream units")
+
+    def measure() -> None:
+        stay_on(processor)
+        meet(found, backend, what, *arguments)
+
+    measuring = threading.Thread(target=measure, name="slipstream units")
     measuring.start()
     measuring.join()
     return found[0] if found else None
 
 
-def measure(found: list[Any], backend: Any, what: Callable[..., Any], *arguments: Any) -> None:
+def meet(found: list[Any], backend: Any, what: Callable[..., Any], *arguments: Any) -> None:
     """Put what a meter finds into a list, and leave the tables of waits as they were."""
     tables: tuple[dict[Any, Any], ...] = (exports, watching.waits, watching.copies)
     before = [set(table) for table in tables]
