@@ -243,10 +243,6 @@ class ProgramKernel(LaunchKernel):
         if any([plan not in self.parts for plan, _, _ in ready]):
             modules.prepare(self.device, [self.printed(plan, self.counted(words, inner))
                                           for plan, words, _ in ready])
-=======
-        layout, nbytes = self._scratch(ready[0][0], ready[0][1])
-        modules.prepare(self.device, [self.printed(plan, self.counted(words, inner))
-                                      for plan, words, _ in ready])
         stages = []
         for plan, words, shape in ready:
             names, joins = self._parts_of(plan, words)
