@@ -183,6 +183,23 @@ def test_results_are_those_that_no_thread_had_a_part_in(
     assert found[0] == found[1]
 
 
+def test_products_that_a_library_takes_are_not_thought_of(
+        restart: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "ahead", 1)
+    counts = []
+    for library in (True, False):
+        restart(devices=1, library=library, zero_cost=True)
+        asked: list[Any] = []
+        monkeypatch.setattr(modules.ahead, "make", lambda code, arch, asked=asked: asked.append(
+            code))
+        for length in range(260, 260 + FIXED + 2):
+            cuda(64, length) @ cuda(length, 64)
+        modules.ahead.settle()
+        counts.append(len([code for code in asked if code.name.startswith("slip_product")]))
+    assert counts[0] == 0
+    assert counts[1] > 1
+
+
 # -- the sizes that are looked at --
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100, 257, 4095, 1 << 20])

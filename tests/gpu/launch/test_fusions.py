@@ -10,7 +10,7 @@ import pytest
 
 import slipstream as ss
 from slipstream import optim
-from slipstream.core.kernels.cuda import products
+from slipstream.core.kernels.cuda import tiles
 from slipstream.core.native.drivers import drivers
 from slipstream.nn import functional
 
@@ -57,8 +57,8 @@ def test_kinds(call: Callable[[Any], Any], wanted: list[str]) -> None:
 
 
 def test_a_product_is_the_library_s_where_there_is_one(monkeypatch: Any) -> None:
-    monkeypatch.setattr(products, "SMALL_PRODUCTS", 0)
-    monkeypatch.setattr(products, "SMALL_ELEMENTS", 0)
+    monkeypatch.setattr(tiles, "SMALL_PRODUCTS", 0)
+    monkeypatch.setattr(tiles, "SMALL_ELEMENTS", 0)
     a = x(40, 72)
     wanted = LIBRARY if drivers.current().has_library else TILED
     assert fusions(lambda: a @ a.t()) == [wanted]

@@ -18,7 +18,7 @@ import slipstream as ss
 from gpu.launch.loops import LOOPS
 from gpu.launch.test_replay import steady
 from slipstream.core.catalog.table import table
-from slipstream.core.kernels.cuda import library, products
+from slipstream.core.kernels.cuda import library, tiles
 from slipstream.core.kernels.cuda.library import libraries
 from slipstream.core.kernels.cuda.programs import ProgramKernel
 from slipstream.core.launch.cuda.modules import modules
@@ -32,7 +32,7 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3}
 @pytest.fixture
 def start(restart: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Start anew with a library beside the driver, which takes small products too."""
-    monkeypatch.setattr(products, "SMALL_PRODUCTS", 0)
+    monkeypatch.setattr(tiles, "SMALL_PRODUCTS", 0)
     monkeypatch.setattr(library, "MOST", 0)
     return lambda **options: restart(library=True, **options)
 

@@ -107,8 +107,8 @@ class Settings:
     packs: packs of compiled kernels, or folders of them, beside those in the cache folder; several
         are separated as in PATH.  SLIPSTREAM_PACKS.
     ahead: how many threads compile kernels before they are asked for, where a program's sizes
-        change; 0 for none.  By default a quarter of the cores, four at most, and none on the
-        simulated driver, which compiles one kernel at a time.  SLIPSTREAM_AHEAD.
+        change; 0 for none.  By default one, and none on the simulated driver, which compiles while
+        nothing else runs.  SLIPSTREAM_AHEAD.
     cupti: the file of NVIDIA's CUPTI, which tells device times to profiles; empty to look for it,
         ``off`` to do without.  SLIPSTREAM_CUPTI.
     user_cache: where programs keep what they can make again.  XDG_CACHE_HOME, or ~/.cache.

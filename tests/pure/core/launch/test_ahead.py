@@ -188,11 +188,13 @@ def test_no_thread_where_none_is_allowed(driver, modules, monkeypatch, allowed):
     assert not driver.asked
 
 
-def test_as_many_threads_as_suit_the_machine(driver, modules, monkeypatch):
+def test_one_thread_by_default(driver, modules, monkeypatch):
     monkeypatch.setattr(settings, "ahead", -1)
-    for cores, threads in ((1, 1), (2, 1), (8, 2), (16, 4), (128, 4)):
-        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
-        assert modules.ahead.most == threads
+    for n in range(3):
+        modules.think_ahead(CARD, idea(*codes(f"text {n}")))
+    modules.ahead.settle()
+    assert len(modules.ahead.threads) == 1
+    assert len(driver.asked) == 3
 
 
 def test_several_threads_make_all_once(driver, modules, monkeypatch):

@@ -16,10 +16,11 @@ from slipstream.core.kernels.cuda.half_products import DTYPES, MOST, has_instruc
 from slipstream.core.kernels.cuda.tiles import (
     DEEPEST,
     KEPT,
-    SHARED_STEPS,
+    MATRICES,
     SIZES,
     Product,
     Sizes,
+    few_steps,
     tiled,
 )
 from slipstream.core.kernels.cuda.walks import NARROW, Ints, divider, merged, place_type
@@ -28,9 +29,6 @@ from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab.records import KERNEL, Backend, Kernel, OpBase, Plan, Spec
 from slipstream.core.vocab.settings import settings
 
-# The most products of numbers, and elements of both operands, of a float32 product that is ours.
-SMALL_PRODUCTS = 1 << 24
-SMALL_ELEMENTS = 1 << 18
 # Bytes of the elements that matrix instructions take.
 HALF_BYTES = 2
 
@@ -276,7 +274,7 @@ def _product(text: tuple[tuple[str, str], ...], dtype: Any, *facts: Any) -> Prod
              "store": _STORE, "head": "", **dict(text)}
     parts["head"] = _head_text(dtype, narrow, near, rank) + parts["head"]
     return Product(
-        name="product", left=_LEFT, right=_RIGHT, locate=_LOCATE, place=_PLACE, before=_BEFORE,
+        name=MATRICES, left=_LEFT, right=_RIGHT, locate=_LOCATE, place=_PLACE, before=_BEFORE,
         each=_EACH, left_along_k=left_along_k, right_along_k=right_along_k, **parts)
 
 
@@ -439,9 +437,8 @@ def is_small(dtype: Any, rows: int, columns: int, depth: int) -> bool:
 
     made it in two; its sizes are never asked about.
     """
-    return (dtype.name == "float32" and depth <= SHARED_STEPS and not settings.allow_tf32
-            and (rows + columns) * depth <= SMALL_ELEMENTS
-            and rows * columns * depth <= SMALL_PRODUCTS)
+    return (dtype.name == "float32" and not settings.allow_tf32
+            and few_steps(rows, columns, depth))
 
 
 def addmm(plan: Any, call: Any) -> Kernel:

@@ -57,6 +57,11 @@ TALL = Tile(64, 16, 4, 1)
 SMALL = Tile(16, 16, 1, 1)
 # A warp has the whole tile; small, so that many multiprocessors have one.
 SHARED = Tile(16, 16, 4, 2, 64, 8)
+# The most products of numbers, and elements of both operands, of a float32 product that is ours
+# where there is a library; what such products are called.
+SMALL_PRODUCTS = 1 << 24
+SMALL_ELEMENTS = 1 << 18
+MATRICES = "product"
 # Steps of the deepest slab.
 DEEPEST = 64
 # How many texts are kept: products of other sizes have the same.
@@ -339,10 +344,21 @@ def foresight_of(product: Product, maker: str, device: Any) -> Foresight:
     return Foresight()
 
 
-def codes_for(others: Ints, sizes: Ints, more: tuple[Product, int]) -> list[KernelCode]:
-    """The kernels that a product of other sizes needs; ``more``: it, and bytes of its sums."""
-    product, itemsize = more
+def few_steps(rows: int, columns: int, depth: int) -> bool:
+    """Whether an exact product of float32 is ours although there is a library."""
+    return (depth <= SHARED_STEPS and (rows + columns) * depth <= SMALL_ELEMENTS
+            and rows * columns * depth <= SMALL_PRODUCTS)
+
+
+def codes_for(others: Ints, sizes: Ints, more: tuple[Product, int, bool]) -> list[KernelCode]:
+    """The kernels that a product of other sizes needs; ``more``: it, bytes of its sums, and
+
+    whether a library takes larger ones.
+    """
+    product, itemsize, bounded = more
     wanted = Sizes(*others)
+    if bounded and not few_steps(*others[:3]):
+        return []
     tile = tile_of(wanted, itemsize)
     if parts_of(wanted, tile) == 1:
         return [code_of(product, tile, False)]
@@ -394,8 +410,10 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     elements = sizes.rows * sizes.columns * sizes.batches
     if not elements:
         return launched(name)
+    bounded = plan.out_spec.dtype.name == "float32" and sizes.batches == 1 and (
+        product.name == MATRICES and plan.backend.driver.has_library)
     foresight_of(product, "tiled", device).meet(device, sizes.four(), codes_for,
-                                                (product, itemsize))
+                                                (product, itemsize, bounded))
     code = code_of(product, tile, parts > 1)
     shape = ((sizes.tiles(tile), parts, 1), (THREADS, 1, 1), 0)
     # As `make_launch` makes it; products are bound for every new size.

@@ -21,8 +21,8 @@ from slipstream.core.vocab.settings import settings
 # Source, name and options of a kernel, and the architecture that it is compiled for.
 Key = tuple[str, str, tuple[str, ...], str]
 Idea = tuple[Callable[..., Iterable[Any]], tuple[Any, ...]]
-# Threads at most, and cores for each of them: the program's own threads have work for the others.
-MOST_THREADS, CORES = 4, 4
+# Threads by default: several compilers at once slow the program's own thread down.
+THREADS = 1
 # Ideas that wait, and images that nobody has asked for, beyond which no more are thought of.
 MOST_IDEAS, MOST_IMAGES = 256, 512
 
@@ -61,12 +61,10 @@ class Ahead:
 
     @property
     def most(self) -> int:
-        """How many threads may run: as the settings say, else what suits compiler and machine."""
+        """How many threads may run: as the settings say, else what suits the compiler."""
         if settings.ahead >= 0:
             return settings.ahead
-        if not drivers.current().side_by_side:
-            return 0
-        return max(min((os.cpu_count() or 1) // CORES, MOST_THREADS), 1)
+        return THREADS if drivers.current().side_by_side else 0
 
     def think(self, arch: str, idea: Callable[..., Iterable[Any]], *arguments: Any) -> None:
         """Take in an idea: ``idea(*arguments)`` lists kernels for an architecture."""
