@@ -1,4 +1,4 @@
-"""Programs with fewer walks, extremes by vectors, and what costs less where results have 16 bits."""
+"""Programs with fewer walks, extremes by vectors, and ways that cost less for 16-bit results."""
 
 from __future__ import annotations
 
