@@ -10,10 +10,6 @@ from __future__ import annotations
 from slipstream.core.kernels.cuda.access import FLAT, REPEAT, STEP, VECTOR
 from slipstream.core.kernels.cuda.parts import PartWriter
 
-# Bytes of a line of the card's caches.
-LINE_BYTES = 128
-AHEAD = 0
-
 
 class BatchWriter(PartWriter):
     """Writes the loops over vectors, and how they are read and written."""
@@ -25,15 +21,8 @@ class BatchWriter(PartWriter):
         """Open the loop over batches of vectors; how many blocks were opened."""
         raise NotImplementedError
 
-    def open_vectors(self, ahead: int = 0) -> int:
-        """Open the loop over the vectors of a batch; how many blocks were opened.
-
-        ``ahead``: of one that comes so many vectors later, and may lie past the end.
-        """
-        raise NotImplementedError
-
-    def leads(self, line: int) -> str:
-        """Whether a vector is the first of ``line`` neighbours."""
+    def open_vectors(self) -> int:
+        """Open the loop over the vectors of a batch; how many blocks were opened."""
         raise NotImplementedError
 
     def place_of(self, operand: int) -> str:
@@ -85,16 +74,6 @@ class BatchWriter(PartWriter):
                 read = self.read(place, "_next")
                 self.lines.add(f"if ({asked}) slip_write({shelf}, {read}, {vector}, true);")
 
-    def fetch_shelf(self) -> None:
-        """Have the row that comes next on its way to the card's cache while this one is reduced."""
-        formula, vector = self.formula, self.plan.vector
-        for value in self.shelf:
-            place = formula.outputs + value
-            line = max(LINE_BYTES // (vector * formula.dtypes[place].itemsize), 1)
-            if self.plan.kinds[place] in (FLAT, VECTOR):
-                self.lines.add(f"if (more && at % {line} == 0) slip_fetch_ahead("
-                               f"{formula.pointers[place]}_next + {self.place_of(place)});")
-
     def passes(self) -> list[bool]:
         """The loops of a stage, and whether all batches of each are full.
 
@@ -142,20 +121,6 @@ class BatchWriter(PartWriter):
             read = self.read_shelf(place) if value in self.shelf else self.read(place)
             lines.add(f"{self.held_name(value)} = {read};")
         lines.close(opened)
-
-    def fetch_batch(self, values: list[int]) -> None:
-        """Have the batch that comes after the next one on its way to the card's cache."""
-        plan, formula = self.plan, self.formula
-        if not AHEAD or not values or self.shelf or self.checks:
-            return
-        opened = self.open_vectors(AHEAD * plan.batch)
-        for value in values:
-            place = formula.outputs + value
-            line = max(LINE_BYTES // (plan.vector * formula.dtypes[place].itemsize), 1)
-            if plan.kinds[place] in (FLAT, VECTOR):
-                self.lines.add(f"if ({self.leads(line)}) slip_fetch_ahead("
-                               f"{formula.pointers[place]}{self.suffix} + {self.place_of(place)});")
-        self.lines.close(opened)
 
     def read_shelf(self, place: int) -> str:
         """The vector of an operand in shared memory."""

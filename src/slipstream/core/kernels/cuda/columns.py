@@ -83,17 +83,13 @@ class ColumnWriter(ReduceWriter):
         self.open_walk("mine ? begin + (int)threadIdx.y : end", "(int)blockDim.y")
         return 1
 
-    def leads(self, line: int) -> str:
-        """Whether a vector is the first of ``line`` neighbours."""
-        return f"threadIdx.x % {line} == 0"
-
-    def open_vectors(self, ahead: int = 0) -> int:
+    def open_vectors(self) -> int:
         """Open the loop over the vectors of a batch."""
         lines, plan = self.lines, self.plan
-        lines.loop(f"for (int k = {ahead}; k < {plan.batch + ahead}; k++)")
+        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
         lines.add(f"const {self.count_type()} j = first + k * (int)blockDim.y;")
         opened = 1
-        if self.checks or ahead:
+        if self.checks:
             lines.open("if (j < end)")
             opened = 2
         lines.add(*access.coordinates("at", plan.inner, "j", plan.wide))

@@ -25,7 +25,6 @@ from slipstream.core.kernels.cuda.measures import (
     BATCH_BYTES,
     BLOCK,
     BLOCKS,
-    BRIEF_KEPT,
     BUSY_THREADS,
     CHUNK_BYTES,
     COLUMN_BYTES,
@@ -104,7 +103,7 @@ def cut(reduction: Reduction, space: Space, card: tuple[int, int] = (0, 1)) -> l
         return _cut_columns(reduction, space) if brief is None else _briefly(
             _cut_columns(brief, space))
     cuts = _cut_rows(reduction, space)
-    if brief is not None and (BRIEF_KEPT or _reads_memory_again(reduction, space, cuts[0].plan)):
+    if brief is not None and _reads_memory_again(reduction, space, cuts[0].plan):
         return _briefly(_cut_rows(brief, space))
     if cuts[0].plan.again and cuts[0].plan.stage < 0:
         return [_shelved(reduction, space, cuts[0], card)]

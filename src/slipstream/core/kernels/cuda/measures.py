@@ -18,7 +18,6 @@ UNROLLED = 640
 BUSY_THREADS = 65536
 MANY_THREADS = 1 << 18
 MOST_TURNS = 4
-BRIEF_KEPT = False
 # Rows that blocks of half the most threads keep in shared memory: two such blocks go together on
 # the larger cards.  Shared memory that a kernel needs beside its rows.
 HALF_SHARED = 108 << 10

@@ -15,6 +15,8 @@ from slipstream.core.fuse.passes import Pass, Work, describe_passes, run_passes
 from slipstream.core.fuse.printing import describe
 from slipstream.core.kernels.cuda.access import Ints
 from slipstream.core.kernels.cuda.programs import AnySpace, ProgramKernel, Ready
+from slipstream.core.kernels.cuda.spaces import Reduction
+from slipstream.core.kernels.cuda.writing import Formula
 from slipstream.core.launch.cuda.launches import KernelCode
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.programs import Program
@@ -90,9 +92,20 @@ def print_kernels(card: CardWork) -> CardWork:
 
 
 def grouping(kernel: ProgramKernel) -> str:
-    """The stages of a program's kernels: what each reduces, computes, and finds kept."""
-    stages = kernel.formula.stages
-    names = kernel.formula.values
+    """The stages of a program's kernels: what each reduces, computes, and finds kept.
+
+    Then those of the program with fewer walks, if there is one.
+    """
+    text = _grouping(kernel.formula, kernel.reduction)
+    if kernel.reduction.brief is None:
+        return text
+    return (text + "where rows would be read from memory again:\n"
+            + _grouping(kernel.brief, kernel.reduction.brief))
+
+
+def _grouping(formula: Formula, reduction: Reduction) -> str:
+    stages = formula.stages
+    names = formula.values
     lines = []
     for stage in range(stages.last + 1):
         folds = ", ".join(names[each] for each in stages.folds[stage]) or "nothing"
@@ -100,7 +113,7 @@ def grouping(kernel: ProgramKernel) -> str:
         lines.append(f"stage {stage} reduces {folds}; computes {full}")
     kept = ", ".join(names[each] for each in stages.kept()) or "nothing"
     again = ", ".join(names[each] for each in stages.reread()) or "nothing"
-    lines.append(f"kept for later stages: {kept} ({kernel.reduction.kept_bytes} bytes an element); "
+    lines.append(f"kept for later stages: {kept} ({reduction.kept_bytes} bytes an element); "
                  f"needed again: {again}")
     return "\n".join(lines) + "\n"
 

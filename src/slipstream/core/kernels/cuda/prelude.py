@@ -279,12 +279,6 @@ SLIP_DEVICE void slip_copies_done() {
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
-// Have the cache line of *p come to the second cache.
-template <class P> SLIP_DEVICE void slip_fetch_ahead(P p) {
-#ifndef SLIP_SIMULATED
-    asm volatile("prefetch.global.L2 [%0];" :: "l"(p));
-#endif
-}
 template <class T> SLIP_DEVICE bool slip_aligned(const T* p, int bytes) {
     return ((uint64_t)(size_t)p & (uint64_t)(bytes - 1)) == 0;
 }

@@ -162,12 +162,9 @@ class ReduceWriter(BatchWriter):
             self.checks = not full
             opened = batches = self.open_batches()
             self.read_batch([value for value in inputs if self.is_batched(value)])
-            self.fetch_batch([value for value in inputs if self.is_batched(value)])
             opened += self.open_vectors()
             self.read_each([value for value in inputs if not self.is_batched(value)])
             self._elements(stage, values)
-            if stage == 0:
-                self.fetch_shelf()
             if leaving:
                 lines.close(opened - batches)
                 opened = batches + self.open_vectors()

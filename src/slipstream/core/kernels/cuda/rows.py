@@ -172,18 +172,14 @@ class RowWriter(ReduceWriter):
         self.open_walk("begin + lane", "lanes")
         return 1
 
-    def leads(self, line: int) -> str:
-        """Whether a vector is the first of ``line`` neighbours."""
-        return f"at % {line} == 0"
-
-    def open_vectors(self, ahead: int = 0) -> int:
+    def open_vectors(self) -> int:
         """Open the loop over the vectors of a batch."""
         lines, plan = self.lines, self.plan
         opened = 1
-        lines.loop(f"for (int k = {ahead}; k < {plan.batch + ahead}; k++)")
+        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
         lines.add(f"const {self.count_type()} at = first + k * lanes;" if plan.again
                   else "const int at = lane + k * lanes;")
-        if self.checks or ahead:
+        if self.checks:
             lines.open("if (at < end)")
             opened = 2
         self.add_coordinates()
