@@ -15,18 +15,21 @@ from slipstream.core.kernels.cuda import attention as tiles
 
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Groups of warps have however few rows there are; asks whether they were used."""
+    """Groups of warps, two of them a block, have however few rows; asks for the blocks' warps."""
     def forget() -> None:
         for op in (ops.attention, ops.attention_slopes):
             op.plans.clear()
 
-    def used() -> bool:
+    def used() -> list[int]:
         (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
                                                                       ops.attention_slopes)]
         launches = forward.binding, *backward.kernel.launches
-        return all("#define GROUPED 1" in launch.code.source for launch in launches)
+        if not all("#define GROUPED 1" in launch.code.source for launch in launches):
+            return []
+        return [launch.shape[1][0] // 32 for launch in launches]
 
     monkeypatch.setattr(tiles, "LEAST_GROUPED", 1)
+    monkeypatch.setattr(tiles, "FEW", 1 << 20)
     forget()
     yield used
     forget()
@@ -46,6 +49,31 @@ GROUP_SIZES = {
 def test_groups_of_warps(name: str, dtype: Any, facts: Any, groups: Any) -> None:
     Case(GROUP_SIZES[name], dtype, **facts).check()
     assert groups()
+
+
+# So many steps that tiles are there that replaced others, which had replaced the first.
+LONG = {
+    "keys": (1, 1, 1, 70, 800, 64, 64), "queries": (1, 1, 1, 330, 70, 64, 64),
+    "wide keys": (1, 1, 1, 130, 530, 128, 128), "wide queries": (1, 2, 1, 330, 130, 128, 128),
+}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", LONG)
+def test_groups_of_warps_go_many_steps(name: str, causal: bool, groups: Any) -> None:
+    Case(LONG[name], ss.bfloat16, is_causal=causal).check()
+    assert groups()
+
+
+def test_groups_of_warps_have_blocks_of_their_own_where_there_are_few(
+        groups: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Case(GROUP_SIZES["wide"], ss.bfloat16).check()
+    assert set(groups()) == {8}
+    monkeypatch.setattr(tiles, "FEW", 2)
+    for op in (ops.attention, ops.attention_slopes):
+        op.plans.clear()
+    Case(GROUP_SIZES["wide"], ss.bfloat16).check()
+    assert set(groups()) == {4}
 
 
 @pytest.mark.parametrize("keys", [88, 91])

@@ -14,7 +14,7 @@ from typing import Any
 
 from slipstream.core.kernels.cuda import elements
 from slipstream.core.kernels.cuda.attention_common import COMMON
-from slipstream.core.kernels.cuda.attention_groups import ALIGNED, BLOCK, group_tiles
+from slipstream.core.kernels.cuda.attention_groups import ALIGNED, BLOCK, GATE, group_tiles
 from slipstream.core.kernels.cuda.attention_texts import FORWARD, KEYS, QUERIES
 from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF, HALF_TILES, WHOLE_TILES
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
@@ -36,6 +36,9 @@ FORWARD_KERNEL, QUERY_KERNEL, KEY_KERNEL = "slip_attention", "slip_attention_que
 EVERYWHERE = 99 << 10
 # What the compiler has to be asked for where warps multiply as groups.
 GROUP_OPTIONS = ("--gpu-architecture=sm_90a",)
+# Warps of a group; of so few blocks that this many times as many leave multiprocessors idle, each
+# has one group.
+GROUP, FEW = 4, 2
 # Fewer queries or keys than this leave most of a group's rows empty.
 LEAST_GROUPED = 64
 
@@ -46,7 +49,8 @@ class Tiling:
 
     Without matrix instructions a block has ``rows`` rows.  ``beside``: warps that share their rows,
     each with a part of the columns; only where rows are keys.  ``grouped``: a band is of 64 rows,
-    and of four warps; ``resident``: blocks of a multiprocessor that registers are kept for.
+    and of four warps; ``resident``: blocks of a multiprocessor that registers are kept for;
+    ``ahead``: products are begun before the weights of the step before are used.
     """
 
     columns: int
@@ -57,6 +61,14 @@ class Tiling:
     beside: int = 1
     grouped: bool = False
     resident: int = 1
+    ahead: bool = False
+
+    def tiles(self, name: str) -> tuple[int, int]:
+        """Tiles of keys and of values (or of queries and of gradients) that are there at once."""
+        more_keys = self.ahead and name == QUERY_KERNEL
+        # One group of warps alone waits for nobody.
+        more_values = self.ahead and name == FORWARD_KERNEL and self.warps > GROUP
+        return self.stages + more_keys, self.stages + more_values
 
     @property
     def height(self) -> int:
@@ -66,12 +78,12 @@ class Tiling:
 
 # What was quickest of some thirty settings on an H200.
 GROUPED = {
-    (FORWARD_KERNEL, 64): Tiling(128, warps=8, grouped=True, resident=2),
-    (FORWARD_KERNEL, 128): Tiling(96, warps=4, grouped=True, resident=2),
-    (QUERY_KERNEL, 64): Tiling(64, warps=4, grouped=True, resident=3),
-    (QUERY_KERNEL, 128): Tiling(64, warps=4, stages=1, grouped=True, resident=3),
+    (FORWARD_KERNEL, 64): Tiling(128, warps=4, grouped=True, resident=3, ahead=True),
+    (FORWARD_KERNEL, 128): Tiling(128, warps=8, grouped=True, ahead=True),
+    (QUERY_KERNEL, 64): Tiling(64, warps=4, grouped=True, resident=3, ahead=True),
+    (QUERY_KERNEL, 128): Tiling(96, warps=8, grouped=True, ahead=True),
     (KEY_KERNEL, 64): Tiling(64, warps=4, grouped=True, resident=3),
-    (KEY_KERNEL, 128): Tiling(64, warps=4, grouped=True, resident=2),
+    (KEY_KERNEL, 128): Tiling(64, warps=8, stages=4, grouped=True, ahead=True),
 }
 
 
@@ -211,7 +223,9 @@ class Attention:
         card = drivers.current().properties(self.plan.out_spec.device.index or 0)
         roomy = card.shared_memory_per_block_optin > 2 * EVERYWHERE
         if roomy and (card.major, card.minor) == (9, 0) and self.groups():
-            return group_tiling(name, width, self.dropout > 0)
+            tiling = group_tiling(name, width, self.dropout > 0)
+            few = FEW * self.grid(name, tiling.height)[1] <= card.multi_processor_count
+            return replace(tiling, warps=GROUP) if few else tiling
         if name == KEY_KERNEL and 64 < width <= WIDE:
             # Two warps beside each other have whole tiles of 16 columns each.
             roomy = roomy and not padded(self.width) % 32 and not padded(self.depth) % 32
@@ -231,7 +245,8 @@ class Attention:
             "STAGES": tiling.stages, "APART": int(apart), "BESIDE": tiling.beside,
             "MASKED": ", const mask_t* mask" if kind else "",
             "MASK_WIDEN(x)": "0" if mask is None else f"({elements.widened(mask, 'x')})",
-            "HALF": int(self.half), "GROUPED": int(tiling.grouped),
+            "HALF": int(self.half), "GROUPED": int(tiling.grouped), "AHEAD": int(tiling.ahead),
+            "KEY_STAGES": tiling.tiles(name)[0], "VALUE_STAGES": tiling.tiles(name)[1],
             "RESIDENT": tiling.resident, "ROWS": tiling.height, "SUMS": self.sums(tiling),
             "FOLDED": int(kind < 2 and self.foldable),
             "LOG2": "log2" if double else "log2f", "LARGER": "fmax" if double else "fmaxf"}
@@ -258,14 +273,18 @@ class Attention:
         held = 3 * tiling.stages * tiling.columns
         return blocks(held, ALIGNED // 4) * (ALIGNED // 4) if tiling.grouped else held
 
+    def grid(self, name: str, rows: int) -> tuple[int, int]:
+        """Blocks of a head, and of all heads."""
+        by_key = name == KEY_KERNEL
+        tiles = blocks(self.keys if by_key else self.queries, rows)
+        return tiles, tiles * prod(self.batch) * (self.key_heads if by_key else self.heads)
+
     def launch(self, name: str, text: str) -> Launch:
         """The launch of a kernel over all heads."""
         tiling = self.tiling(name)
         code = self.code(name, text, tiling)
         rows = tiling.height
-        by_key = name == KEY_KERNEL
-        tiles = blocks(self.keys if by_key else self.queries, rows)
-        grid = tiles * prod(self.batch) * (self.key_heads if by_key else self.heads)
+        tiles, grid = self.grid(name, rows)
         parts = 2 if "#define APART 1" in code.source else 1
         return make_launch(code, self.plan.out_spec.device, (grid, parts), 32 * tiling.warps,
                            shared=self.shared(name, tiling, rows), tail=self.tail(tiles),
@@ -274,16 +293,18 @@ class Attention:
     def shared(self, name: str, tiling: Tiling, rows: int) -> int:
         """Bytes of shared memory."""
         more = 0 if tiling.grouped else 8 if self.half else 1
-        lines = padded(self.width) + padded(self.depth) + 2 * more
-        held = tiling.stages * tiling.columns * lines
-        held += rows * (padded(self.width) + more if name == FORWARD_KERNEL else lines)
+        width, depth = padded(self.width) + more, padded(self.depth) + more
+        lines = width + depth
+        keys, values = tiling.tiles(name)
+        held = tiling.columns * (keys * width + values * depth)
+        held += rows * (width if name == FORWARD_KERNEL else lines)
         laid = 2 * (tiling.beside > 1) if self.half else 1
         held += laid * rows * (tiling.columns + more)
         computed = max(self.dtype.itemsize, 4)
         numbers = self.sums(tiling) if name == KEY_KERNEL else 0
         # Where the first tile has to begin at a multiple, that much may go before it.
         return (held * self.dtype.itemsize + numbers * computed
-                + (ALIGNED - 16 if tiling.grouped else 0))
+                + (ALIGNED - 16 + GATE if tiling.grouped else 0))
 
     def tail(self, tiles: int) -> bytes:
         """The geometry: `slip_walk`."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 # Elements of a line of a block, and bytes that blocks of eight lines begin at multiples of.
 BLOCK = 64
 ALIGNED = 1024
+# Bytes of a gate.
+GATE = 16
 
 _LAYOUT = r"""
 #define LINE(columns) (columns)
@@ -53,10 +55,44 @@ SLIP_DEVICE void slip_bring(P to, Q from, int64_t step, int64_t left, int width,
 }
 """
 
-# The scalar bodies of both products, for the simulated driver.
+# A tile as the left side of a product, in 16-bit floats: the words of each 16 columns.
+_PACKED = r"""
+template <int K> struct slip_packed { uint32_t word[BANDS][K / 16][4]; };
+template <int K> SLIP_DEVICE void slip_pack(slip_packed<K>& packed, slip_tile<K>& tile) {
+    const item_t kind = {};
+#pragma unroll
+    for (int m = 0; m < BANDS; m++) {
+#pragma unroll
+        for (int k = 0; k < K; k += 16) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float* held = tile.value[m][k / 8 + i / 2] + i % 2 * 2;
+                packed.word[m][k / 16][i] = slip_pair(held[0], held[1], kind);
+            }
+        }
+    }
+}
+"""
+
+# The scalar bodies of products and gates, for the simulated driver.
 _SIMULATED = r"""
 #ifdef SLIP_SIMULATED
 SLIP_DEVICE void slip_publish() {}
+struct slip_gate { SLIP_POINTER(uint32_t) state; uint32_t phase; };
+template <class P> SLIP_DEVICE void slip_open(slip_gate& gate, P place) {
+    gate.state = slip_cast<uint32_t>(place);
+    gate.phase = 0;
+    if (threadIdx.x == 0) gate.state[0] = gate.state[1] = 0;
+}
+SLIP_DEVICE void slip_arrive(slip_gate& gate) {
+    const uint32_t arrived = gate.state[0] + 1;
+    if (arrived == THREADS) gate.state[1] = gate.state[1] ^ 1;
+    gate.state[0] = arrived % THREADS;
+}
+SLIP_DEVICE void slip_await(slip_gate& gate) {
+    while (!__all_sync(0xffffffffu, gate.state[1] != gate.phase)) {}
+    gate.phase ^= 1;
+}
 template <int LEFT> SLIP_DEVICE void slip_wait() {}
 template <int N> SLIP_DEVICE void slip_settle(slip_tile<N>&) {}
 template <int N, int K, class P>
@@ -73,14 +109,14 @@ SLIP_DEVICE void slip_begin_products(slip_tile<N>& sum, P left, P right) {
     }
 }
 template <int N, int K, class P>
-SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right) {
+SLIP_DEVICE void slip_begin_packed(slip_tile<N>& sum, slip_packed<K>& weights, P right) {
     const item_t kind = {};
     for (int r = 0; r < OWN; r++) {
         for (int k = 0; k < K; k++) {
             // The thread among those of a row that has column k.
             const int holder = ((int)threadIdx.x % 32 & ~3) | k % 8 / 2;
-            const uint32_t own = slip_pair(weights.at(r, k / 8 * 2 + k % 2), 0, kind);
-            const float a = slip_half_of(__shfl_sync(0xffffffffu, own, holder), 0, kind);
+            const uint32_t own = weights.word[r / 2][k / 16][r % 2 + k / 8 % 2 * 2];
+            const float a = slip_half_of(__shfl_sync(0xffffffffu, own, holder), k % 2, kind);
             for (int c = 0; c < N / 4; c++) {
                 const item_t b = right[slip_tile_at<K, N>(k, slip_column(c))];
                 sum.at(r, c) += a * WIDEN(b);
@@ -94,6 +130,31 @@ SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P
 _REAL = r"""
 // What was written to shared memory before is seen by the matrix units after the next barrier.
 SLIP_DEVICE void slip_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// A gate opens when all threads of the block arrived, and is as new then.  What is there when a
+// thread arrives (its copies, what it read) is so for all who await the gate: unlike at a barrier,
+// they may do other work in between, and groups of warps stay out of step.
+struct slip_gate { uint32_t place, phase; };
+template <class P> SLIP_DEVICE void slip_open(slip_gate& gate, P place) {
+    gate.place = slip_shared_address(place);
+    gate.phase = 0;
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                     :: "r"(gate.place), "r"(THREADS) : "memory");
+    }
+}
+SLIP_DEVICE void slip_arrive(slip_gate& gate) {
+    slip_finish_copies();
+    slip_publish();
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}"
+                 :: "r"(gate.place) : "memory");
+}
+SLIP_DEVICE void slip_await(slip_gate& gate) {
+    asm volatile("{\n.reg .pred open;\nagain:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 open, [%0], %1;\n"
+                 "@!open bra again;\n}" :: "r"(gate.place), "r"(gate.phase) : "memory");
+    gate.phase ^= 1;
+    __syncwarp();
+}
 // A tile's place for the matrix units: its address, how far blocks of 64 columns and groups of
 // eight lines are apart, in 16 bytes each, and which of the layouts it has.  The first word alone
 // depends on the place, and grows with it.
@@ -143,20 +204,7 @@ SLIP_DEVICE void slip_begin_products(slip_tile<N>& sum, P left, P right) {
 }
 // sum[row, column] += the sum over k of weights[row, k] * right[k, column], likewise.
 template <int N, int K, class P>
-SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right) {
-    const item_t kind = {};
-    uint32_t a[BANDS][K / 16][4];
-#pragma unroll
-    for (int m = 0; m < BANDS; m++) {
-#pragma unroll
-        for (int k = 0; k < K; k += 16) {
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float* held = weights.value[m][k / 8 + i / 2] + i % 2 * 2;
-                a[m][k / 16][i] = slip_pair(held[0], held[1], kind);
-            }
-        }
-    }
+SLIP_DEVICE void slip_begin_packed(slip_tile<N>& sum, slip_packed<K>& weights, P right) {
     slip_settle(sum);
     const uint32_t all = slip_described(right, K * 128);
     slip_begin();
@@ -164,11 +212,19 @@ SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P
     for (int k = 0; k < K; k += 16) {
         const uint64_t b = slip_further(all, k * 64);
 #pragma unroll
-        for (int m = 0; m < BANDS; m++) slip_group<N>::held(sum.value[m], a[m][k / 16], b);
+        for (int m = 0; m < BANDS; m++) {
+            slip_group<N>::held(sum.value[m], weights.word[m][k / 16], b);
+        }
     }
     slip_send();
 }
 #endif
+template <int N, int K, class P>
+SLIP_DEVICE void slip_begin_weighted(slip_tile<N>& sum, slip_tile<K>& weights, P right) {
+    slip_packed<K> packed;
+    slip_pack(packed, weights);
+    slip_begin_packed<N>(sum, packed, right);
+}
 template <int N, int K, class P>
 SLIP_DEVICE void slip_products(slip_tile<N>& sum, P left, P right) {
     slip_begin_products<N, K>(sum, left, right);
@@ -218,5 +274,5 @@ def group_tiles(kind: str, widths: set[int]) -> str:
         f"template <> struct slip_group<{columns}> {{\n"
         + "".join(_instruction(name, columns, kind) for name in ("first", "laid", "held"))
         + "};\n" for columns in sorted(widths))
-    return (f"{_LAYOUT}{_SIMULATED}template <int N> struct slip_group;\n{structures}"
+    return (f"{_LAYOUT}{_PACKED}{_SIMULATED}template <int N> struct slip_group;\n{structures}"
             f"{_REAL.lstrip()}")

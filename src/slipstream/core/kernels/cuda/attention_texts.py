@@ -12,6 +12,8 @@ added up by two blocks, so that the order of sums depends on sizes only.
 
 from __future__ import annotations
 
+from slipstream.core.kernels.cuda.attention_ahead import AHEAD_FORWARD, AHEAD_KEYS, AHEAD_QUERIES
+
 # Blocks of later queries, which have more keys, go first.  A bound of one block for each
 # multiprocessor leaves a thread all registers: without it the compiler would rather spill.
 _OWN = r"""
@@ -26,15 +28,21 @@ _OWN = r"""
     SLIP_POINTER(const item_t) own_values = value + slip_start(walk, walk.value, batch, key_head);
 """
 # How a block asks for the keys and values of a step.
-_BRING = r"""    auto bring = [&](int step) {
+_BRING = r"""    auto bring_keys = [&](int step) {
         const int at = step * COLUMNS;
-        const int turn = step % STAGES;
-        slip_bring<COLUMNS, WIDTH>(keys + turn * COLUMNS * LINE(WIDTH),
+        slip_bring<COLUMNS, WIDTH>(keys + step % KEY_STAGES * COLUMNS * LINE(WIDTH),
                                    own_keys + at * walk.key.row, walk.key.row, all - at,
                                    OWN_WIDTH, fits);
-        slip_bring<COLUMNS, DEPTH>(values + turn * COLUMNS * LINE(DEPTH),
+    };
+    auto bring_values = [&](int step) {
+        const int at = step * COLUMNS;
+        slip_bring<COLUMNS, DEPTH>(values + step % VALUE_STAGES * COLUMNS * LINE(DEPTH),
                                    own_values + at * walk.value.row, walk.value.row,
                                    all - at, OWN_DEPTH, fits);
+    };
+    auto bring = [&](int step) {
+        bring_keys(step);
+        bring_values(step);
     };
 """
 
@@ -54,7 +62,60 @@ _STEP = r"""
 #endif
 """
 
-FORWARD = r"""
+# Scores become weights under the largest of their rows so far; `factor` is what weights under the
+# one before are multiplied by.  Whether that is not 1 for a row of the warp.
+_SOFTEN = r"""
+template <int N>
+SLIP_DEVICE bool slip_soften(slip_tile<N>& weights, wide_t (&largest)[OWN], wide_t (&total)[OWN],
+                             wide_t (&factor)[OWN], wide_t scale) {
+    wide_t lead[OWN], shift[OWN];
+    bool changed = false, far = false;
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        wide_t found = weights.at(r, 0);
+#pragma unroll
+        for (int c = 1; c < slip_tile<N>::COUNT; c++) {
+            found = LARGER(found, weights.at(r, c));
+        }
+        found = LARGER(largest[r], slip_row_largest(found));
+        // Where no score counts yet, any finite number will do.
+        lead[r] = found == -INFINITY ? (wide_t)0 : found;
+        factor[r] = EXP2((largest[r] - lead[r]) * scale);
+        changed = changed || found != largest[r];
+        far = far || slip_is_far(lead[r], scale);
+        largest[r] = found;
+        shift[r] = lead[r] * scale;
+    }
+    if (!HALF || __any_sync(0xffffffffu, far)) {
+#pragma unroll
+        for (int r = 0; r < OWN; r++) {
+            const bool own = slip_is_far(lead[r], scale);
+            slip_less(weights, r, own ? lead[r] : (wide_t)0);
+            shift[r] = own ? (wide_t)0 : shift[r];
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        wide_t more = 0;
+#pragma unroll
+        for (int c = 0; c < slip_tile<N>::COUNT; c++) {
+            weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -shift[r]));
+            more += weights.at(r, c);
+        }
+        total[r] = total[r] * factor[r] + more;
+    }
+    return __any_sync(0xffffffffu, changed);
+}
+template <int N> SLIP_DEVICE void slip_scale_rows(slip_tile<N>& tile, wide_t (&factor)[OWN]) {
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+#pragma unroll
+        for (int c = 0; c < slip_tile<N>::COUNT; c++) tile.at(r, c) *= factor[r];
+    }
+}
+"""
+
+FORWARD = _SOFTEN + r"""
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key,
                const item_t* value MASKED, uint64_t seed, uint64_t base, const slip_walk walk) {
@@ -70,10 +131,12 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
 #endif
     SLIP_POINTER(item_t) queries = shared;
     SLIP_POINTER(item_t) keys = queries + ROWS * LINE(WIDTH);
-    SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
-    SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
+    SLIP_POINTER(item_t) values = keys + KEY_STAGES * COLUMNS * LINE(WIDTH);
+    SLIP_POINTER(item_t) staged = values + VALUE_STAGES * COLUMNS * LINE(DEPTH);
 """ + _BRING + r"""    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
+#if !AHEAD
     bring(0);
+#endif
     slip_tile<DEPTH> sum;
     slip_clear(sum);
     const wide_t scale = slip_factor(walk);
@@ -83,64 +146,32 @@ slip_attention(item_t* out, wide_t* rows, const item_t* query, const item_t* key
         largest[r] = -INFINITY;
         total[r] = 0;
     }
-    for (int step = 0; step < steps; step++) {
-""" + _STEP + r"""
-        const int turn = step % STAGES, column = step * COLUMNS;
-        slip_tile<COLUMNS> weights;
-        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+    slip_tile<COLUMNS> weights;
+    wide_t factor[OWN];
+    auto soften = [&](int step) {
+        const int column = step * COLUMNS;
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
-        wide_t factor[OWN], lead[OWN], shift[OWN];
-        bool changed = false, far = false;
-#pragma unroll
-        for (int r = 0; r < OWN; r++) {
-            wide_t found = weights.at(r, 0);
-#pragma unroll
-            for (int c = 1; c < slip_tile<COLUMNS>::COUNT; c++) {
-                found = LARGER(found, weights.at(r, c));
-            }
-            found = LARGER(largest[r], slip_row_largest(found));
-            // Where no score counts yet, any finite number will do.
-            lead[r] = found == -INFINITY ? (wide_t)0 : found;
-            factor[r] = EXP2((largest[r] - lead[r]) * scale);
-            changed = changed || found != largest[r];
-            far = far || slip_is_far(lead[r], scale);
-            largest[r] = found;
-            shift[r] = lead[r] * scale;
-        }
-        if (!HALF || __any_sync(0xffffffffu, far)) {
-#pragma unroll
-            for (int r = 0; r < OWN; r++) {
-                const bool own = slip_is_far(lead[r], scale);
-                slip_less(weights, r, own ? lead[r] : (wide_t)0);
-                shift[r] = own ? (wide_t)0 : shift[r];
-            }
-        }
-#pragma unroll
-        for (int r = 0; r < OWN; r++) {
-            wide_t more = 0;
-#pragma unroll
-            for (int c = 0; c < slip_tile<COLUMNS>::COUNT; c++) {
-                weights.at(r, c) = EXP2(FUSED(weights.at(r, c), scale, -shift[r]));
-                more += weights.at(r, c);
-            }
-            total[r] = total[r] * factor[r] + more;
-        }
-        if (__any_sync(0xffffffffu, changed)) {
-#pragma unroll
-            for (int r = 0; r < OWN; r++) {
-#pragma unroll
-                for (int c = 0; c < slip_tile<DEPTH>::COUNT; c++) sum.at(r, c) *= factor[r];
-            }
-        }
+        const bool changed = slip_soften(weights, largest, total, factor, scale);
 #if DROPOUT
         slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
                          seed, base);
         slip_keep_positive(weights);
 #endif
+        return changed;
+    };
+#if AHEAD
+""" + AHEAD_FORWARD + r"""
+#else
+    for (int step = 0; step < steps; step++) {
+""" + _STEP + r"""
+        const int turn = step % STAGES;
+        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+        if (soften(step)) slip_scale_rows(sum, factor);
         slip_weighted<DEPTH, COLUMNS>(sum, weights, values + turn * COLUMNS * LINE(DEPTH), staged);
     }
+#endif
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
         total[r] = slip_row_sum(total[r]);
@@ -182,8 +213,8 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
     SLIP_POINTER(item_t) queries = shared;
     SLIP_POINTER(item_t) grads = queries + ROWS * LINE(WIDTH);
     SLIP_POINTER(item_t) keys = grads + ROWS * LINE(DEPTH);
-    SLIP_POINTER(item_t) values = keys + STAGES * COLUMNS * LINE(WIDTH);
-    SLIP_POINTER(item_t) staged = values + STAGES * COLUMNS * LINE(DEPTH);
+    SLIP_POINTER(item_t) values = keys + KEY_STAGES * COLUMNS * LINE(WIDTH);
+    SLIP_POINTER(item_t) staged = values + VALUE_STAGES * COLUMNS * LINE(DEPTH);
 """ + _BRING + r"""    slip_bring<ROWS, WIDTH>(queries, own, walk.query.row, left, OWN_WIDTH, fits);
     slip_bring<ROWS, DEPTH>(grads, own_grad, walk.grad.row, left, OWN_DEPTH, fits);
     bring(0);
@@ -223,17 +254,9 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
     far = !HALF || __any_sync(0xffffffffu, far);
     slip_tile<WIDTH> sum;
     slip_clear(sum);
-    for (int step = 0; step < steps; step++) {
-""" + _STEP + r"""
-        const int turn = step % STAGES, column = step * COLUMNS;
-        slip_tile<COLUMNS> weights, slopes;
-        slip_begin_products<COLUMNS, WIDTH>(weights, queries,
-                                            keys + turn * COLUMNS * LINE(WIDTH));
-#if GROUPED
-        slip_begin_products<COLUMNS, DEPTH>(slopes, grads, values + turn * COLUMNS * LINE(DEPTH));
-#endif
-        slip_wait<1>();
-        slip_settle(weights);
+    slip_tile<COLUMNS> weights, slopes;
+    auto weigh = [&](int step) {
+        const int column = step * COLUMNS;
         const bool edge = column + COLUMNS > all
                           || (CAUSAL && column + COLUMNS > first + 1);
         slip_scores<false>(weights, walk, own_mask, walk.mask.row, first, column, edge);
@@ -255,12 +278,8 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
         slip_drop<false>(weights, walk, (uint64_t)pair * walk.queries * walk.keys, first, column,
                          seed, base);
 #endif
-#if GROUPED
-        slip_wait<0>();
-        slip_settle(slopes);
-#else
-        slip_products<COLUMNS, DEPTH>(slopes, grads, values + turn * COLUMNS * LINE(DEPTH));
-#endif
+    };
+    auto slope = [&]() {
 #pragma unroll
         for (int r = 0; r < OWN; r++) {
 #pragma unroll
@@ -269,8 +288,20 @@ slip_attention_queries(item_t* result, wide_t* sums, const item_t* grad, const i
                                              (wide_t)walk.spread);
             }
         }
+    };
+#if AHEAD
+""" + AHEAD_QUERIES + r"""
+#else
+    for (int step = 0; step < steps; step++) {
+""" + _STEP + r"""
+        const int turn = step % STAGES;
+        slip_products<COLUMNS, WIDTH>(weights, queries, keys + turn * COLUMNS * LINE(WIDTH));
+        weigh(step);
+        slip_products<COLUMNS, DEPTH>(slopes, grads, values + turn * COLUMNS * LINE(DEPTH));
+        slope();
         slip_weighted<WIDTH, COLUMNS>(sum, slopes, keys + turn * COLUMNS * LINE(WIDTH), staged);
     }
+#endif
     slip_scale(sum, (wide_t)walk.scale);
     slip_put<WIDTH>(result + (slip_start(walk, walk.query_grad, batch, head)
                               + first * walk.query_grad.row),
@@ -346,25 +377,14 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
     slip_tile<DEPTH / BESIDE> value_sum;
     if (OF_KEY) slip_clear(key_sum);
     if (OF_VALUE) slip_clear(value_sum);
+    slip_tile<PART> weights, slopes;
     int column = begin, other = head * group;
-    for (int step = 0; step < steps; step++) {
-""" + _STEP + r"""
-        const int turn = step % STAGES;
-        SLIP_POINTER(item_t) now_queries = queries + turn * COLUMNS * LINE(WIDTH);
-        SLIP_POINTER(item_t) now_grads = grads + turn * COLUMNS * LINE(DEPTH);
-        slip_tile<PART> weights, slopes;
-        slip_begin_products<PART, WIDTH>(weights, keys, now_queries + part * LINE(WIDTH));
-#if GROUPED
-        slip_begin_products<PART, DEPTH>(slopes, values, now_grads + part * LINE(DEPTH));
-#endif
-        slip_wait<1>();
-        slip_settle(weights);
+    auto weigh = [&](int step) {
         const bool edge = column + COLUMNS > all || (CAUSAL && first + ROWS > column + 1);
         slip_scores<true>(weights, walk, mask + (MASK ? slip_start(walk, walk.mask, batch, other)
                                                       : 0),
                           walk.mask.row, first, column + part, edge);
-        SLIP_POINTER(wide_t) now_sums = all_sums + (3 * turn * COLUMNS + part);
-        SLIP_POINTER(wide_t) shifts = now_sums + COLUMNS;
+        SLIP_POINTER(wide_t) shifts = all_sums + ((3 * (step % STAGES) + 1) * COLUMNS + part);
         slip_less_each(weights, shifts + COLUMNS);
 #pragma unroll
         for (int c = 0; c < slip_tile<PART>::COUNT; c++) {
@@ -378,6 +398,39 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         slip_drop<true>(weights, walk, (uint64_t)(batch * heads + other) * walk.queries
                                        * walk.keys, first, column + part, seed, base);
 #endif
+        column += COLUMNS;
+        if (column >= all) {
+            column = begin;
+            other++;
+        }
+    };
+    auto slope = [&](int step) {
+        SLIP_POINTER(wide_t) now_sums = all_sums + (3 * (step % STAGES) * COLUMNS + part);
+#pragma unroll
+        for (int c = 0; c < slip_tile<PART>::COUNT; c++) {
+            const wide_t sum = now_sums[slip_column(c)];
+#pragma unroll
+            for (int r = 0; r < OWN; r++) {
+                slopes.at(r, c) = slip_slope(weights.at(r, c), slopes.at(r, c), sum,
+                                             (wide_t)walk.spread);
+            }
+        }
+    };
+#if AHEAD
+""" + AHEAD_KEYS + r"""
+#else
+    for (int step = 0; step < steps; step++) {
+""" + _STEP + r"""
+        const int turn = step % STAGES;
+        SLIP_POINTER(item_t) now_queries = queries + turn * COLUMNS * LINE(WIDTH);
+        SLIP_POINTER(item_t) now_grads = grads + turn * COLUMNS * LINE(DEPTH);
+        slip_begin_products<PART, WIDTH>(weights, keys, now_queries + part * LINE(WIDTH));
+#if GROUPED
+        slip_begin_products<PART, DEPTH>(slopes, values, now_grads + part * LINE(DEPTH));
+#endif
+        slip_wait<1>();
+        slip_settle(weights);
+        weigh(step);
         if (OF_VALUE) {
             slip_tile<PART> used = weights;
             if (DROPOUT) slip_keep_positive(used);
@@ -396,15 +449,7 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
 #else
             slip_products<PART, DEPTH>(slopes, values, now_grads + part * LINE(DEPTH));
 #endif
-#pragma unroll
-            for (int c = 0; c < slip_tile<PART>::COUNT; c++) {
-                const wide_t sum = now_sums[slip_column(c)];
-#pragma unroll
-                for (int r = 0; r < OWN; r++) {
-                    slopes.at(r, c) = slip_slope(weights.at(r, c), slopes.at(r, c), sum,
-                                                 (wide_t)walk.spread);
-                }
-            }
+            slope(step);
 #if BESIDE == 1
             slip_weighted<WIDTH, COLUMNS>(key_sum, slopes, now_queries, staged);
             slip_settle(value_sum);
@@ -420,12 +465,8 @@ SLIP_DEVICE void slip_key_grads(SLIP_POINTER(item_t) key_grad, SLIP_POINTER(item
         slip_laid_products<WIDTH / BESIDE, COLUMNS, WIDTH>(
             key_sum, other_staged, now_queries + slip_part(WIDTH / BESIDE));
 #endif
-        column += COLUMNS;
-        if (column >= all) {
-            column = begin;
-            other++;
-        }
     }
+#endif
     if (OF_KEY) {
         slip_scale(key_sum, (wide_t)walk.scale);
         const int from = slip_part(WIDTH / BESIDE);
