@@ -30,10 +30,10 @@ __all__ = ["Chains", "Group", "Launch", "Part", "Release", "Spec", "Storage", "T
 MOST_PARTS = 8
 MOST_OPERANDS = 16
 # A kernel is made for a chain that was seen so often, and would have saved so many bytes of the
-# card's traffic; a launch less counts as so many.
+# card's traffic; a launch less counts as so many (small chains come often before they pay).
 LEAST_SEEN = 3
 WORTH = 512 << 20
-LAUNCH_BYTES = 1 << 20
+LAUNCH_BYTES = 32 << 10
 # When a storage that is not released is.
 LIVES = 1 << 62
 # Chains that are remembered.
