@@ -33,7 +33,7 @@ cdef class Chains:
     cpdef object split(self, Window window, Py_ssize_t first, Py_ssize_t last, list releases,
                        list groups)
     cpdef Launch find(self, Window window, Py_ssize_t first, Py_ssize_t last)
-    cpdef Launch consider(self, object key, object family)
+    cpdef Launch consider(self, object key, object known)
 
 cdef unsigned long long death_of(list releases, Py_ssize_t number, Py_ssize_t output) except? 0
 cdef object rebuild(Window window, list groups)

@@ -30,10 +30,10 @@ __all__ = ["Chains", "Group", "Launch", "Part", "Release", "Spec", "Storage", "T
 MOST_PARTS = 8
 MOST_OPERANDS = 16
 # A kernel is made for a chain that was seen so often, and would have saved so many bytes of the
-# card's traffic; a launch less counts as so many.
+# card's traffic; a launch less counts as so many (small chains come often before they pay).
 LEAST_SEEN = 3
 WORTH = 512 << 20
-LAUNCH_BYTES = 1 << 20
+LAUNCH_BYTES = 32 << 10
 # When a storage that is not released is.
 LIVES = 1 << 62
 # Chains that are remembered.
@@ -175,7 +175,8 @@ class Chains:
 
     def __init__(self, owner: int, mode: int) -> None:
         self.group = Group()
-        # (launches, codes, dead outputs) -> the launch, or the family where there is none yet.
+        # (launches, codes, dead outputs) -> the launch; or, where there is none yet, the family and
+        # the bytes that one would save.
         self.bound = {}
         self.families = {}
         # The number of the allocator whose storages tell of their end.
@@ -290,19 +291,14 @@ class Chains:
             found = self.consider(key, found)
         return found
 
-    def consider(self, key: Any, family: Any) -> Launch | None:
+    def consider(self, key: Any, known: Any) -> Launch | None:
         """Make the launch of a group, if it is worth a kernel by now."""
-        launches, codes, dead = key
-        if family is None:
-            parts = tuple([launch.part for launch in launches])
-            if len(self.families) >= MOST_CHAINS:
-                self.families.clear()
-            family = self.families.setdefault((parts, codes, dead), Family())
-            if len(self.bound) >= MOST_CHAINS:
-                self.bound.clear()
-            self.bound[key] = family
-        if family.make is None and not self.worth(family, launches, dead):
+        family, gain = self.meet(key) if known is None else known
+        family.seen += 1
+        family.saved += gain
+        if family.make is None and not self.worth(family):
             return None
+        launches = key[0]
         try:
             if family.make is None:
                 family.make = launches[0].part.joined(*make_key(key))
@@ -314,15 +310,25 @@ class Chains:
         self.bound[key] = made
         return made
 
-    def worth(self, family: Any, launches: tuple[Launch, ...], dead: int) -> bool:
-        """Whether a chain that came once more has saved enough to make its kernel."""
-        if family.refused or self.mode == NEVER:
-            return False
+    def meet(self, key: Any) -> tuple[Any, int]:
+        """The family of a group that was not seen before, and the bytes that a kernel saves it."""
+        launches, _, dead = key
+        if len(self.families) >= MOST_CHAINS:
+            self.families.clear()
+        family = self.families.setdefault(make_key(key), Family())
         sizes = [size for launch in launches for size in launch.part.sizes]
         # What is not written is not read either.
         saved = sum([2 * size for place, size in enumerate(sizes) if dead >> place & 1])
-        family.saved += saved * launches[0].count + (len(launches) - 1) * LAUNCH_BYTES
-        family.seen += 1
+        if len(self.bound) >= MOST_CHAINS:
+            self.bound.clear()
+        known = (family, saved * launches[0].count + (len(launches) - 1) * LAUNCH_BYTES)
+        self.bound[key] = known
+        return known
+
+    def worth(self, family: Any) -> bool:
+        """Whether a chain has come, and would have saved, enough for a kernel of its own."""
+        if family.refused or self.mode == NEVER:
+            return False
         return self.mode == ALWAYS or (family.seen > LEAST_SEEN and family.saved >= WORTH)
 
 
