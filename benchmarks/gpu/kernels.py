@@ -67,14 +67,19 @@ def directions(lib: Any, composite: Composite, dtype: str) -> tuple[Step, Step]:
     return forward, backward
 
 
+def counted(call: Step) -> tuple[float, float]:
+    """Kernels of a call and microseconds of the device, in the steady state."""
+    time = device_time(call)
+    return launches(call), time
+
+
 def composites() -> list[Row]:
     """Kernels and share of a copy of the composites, both directions, both dtypes."""
     found = []
     for composite in COMPOSITES:
         for dtype in SIZES:
             calls = directions(ss, composite, dtype)
-            found.append((composite, dtype, [(launches(each), device_time(each))
-                                             for each in calls]))
+            found.append((composite, dtype, [counted(each) for each in calls]))
             del calls
             ss.cuda.empty_cache()
     copy = copy_speed(peers.torch(), COUNT)
@@ -122,7 +127,7 @@ def crossing(lib: Any) -> tuple[Step, Step]:
 
 def entropy() -> list[Row]:
     """Cross entropy of 16,384 rows of 50,304 in bfloat16: kernels, and time / PyTorch."""
-    ours = [(launches(each), device_time(each)) for each in crossing(ss)]
+    ours = [counted(each) for each in crossing(ss)]
     ss.cuda.empty_cache()
     copy = copy_speed(peers.torch(), COUNT)
     theirs = [peer_time(each) for each in crossing(peers.torch())]

@@ -338,7 +338,13 @@ def launch_sentence(recording: Recording, found: Diagnosis) -> str:
         if found.replayed < found.launches / 2:
             return (f"{text}; {found.launches - found.replayed:,} were seen for the first time: "
                     "the mend is shapes that repeat, so that windows are replayed")
-        return f"{text}; all that repeats is replayed: the mend is fewer or larger ops"
+        # First sights will be replayed; what else goes alone does so for no one reason.
+        single = sum(count for reason, count in found.alone.items() if reason != "first sight")
+        how = "all that repeats is replayed"
+        if FEW * single >= found.launches:
+            how = f"{single:,} go alone"
+        return (f"{text}; {how}: the mend is fewer or larger ops, or one graph of the step "
+                "(cuda.make_graphed_callables)")
     reason, count = max(alone.items(), key=lambda item: item[1])
     verb = "is" if count == 1 else "are"
     return f"{text}; {count:,} {verb} not replayed because {why_alone(recording, reason)}"

@@ -221,6 +221,23 @@ def test_a_bias_is_summed_by_the_product_of_the_weights_gradient(
         assert ss.autograd.grad(out, [leaves[1], wide], upstream)[1].shape == wide.shape
 
 
+@pytest.mark.parametrize("size", [(0, 64, 64), (0, 8, 4), (64, 64, 0), (8, 0, 16), (1, 0, 8),
+                                  (0, 512, 8)])
+def test_narrow_products_of_nothing(size: tuple[int, int, int]) -> None:
+    m, k, n = size
+    x, w, b = numbers(36, (m, k)), numbers(37, (n, k)), numbers(38, n)
+
+    def call(device: str) -> Any:
+        leaves = [tensor(each, device).to(ss.bfloat16).requires_grad_(True) for each in (x, w, b)]
+        out = ss.nn.functional.linear(*leaves)
+        out.backward(ss.ones_like(out))
+        a, other, bias = [each.detach() for each in leaves]
+        return (out, *[leaf.grad for leaf in leaves], a @ other.t(), ss.addmm(bias, a, other.t()),
+                a.unsqueeze(0) @ other.t().unsqueeze(0), ss.mv(a, ss.zeros_like(other[:1].sum(0))))
+
+    check(call, ULPS)
+
+
 def test_baddbmm() -> None:
     a, b, c = numbers(19, (3, 4, 5)), numbers(20, (3, 5, 6)), numbers(21, (3, 1, 6))
     check(lambda device: ss.baddbmm(tensor(c, device), tensor(a, device), tensor(b, device),

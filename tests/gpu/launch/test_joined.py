@@ -348,6 +348,11 @@ def test_a_kernel_is_made_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None
     x, y = [each.detach() for each in operands(ss.float32)]
     chains().mode = PAYS
     assert [launched(lambda: gated(x, y))[0] for _ in range(6)] == [2] * 6
+    assert not chains().families
+    # As if so few elements were enough.
+    assert chains().fewest > x.numel()
+    chains().fewest = 1
+    assert [launched(lambda: gated(x, y))[0] for _ in range(6)] == [2] * 6
     monkeypatch.setattr(chains_module, "WORTH", 2 * x.nbytes + chains_module.LAUNCH_BYTES)
     assert launched(lambda: gated(x, y))[0] == 1
     # Another chain: the first ones of a few are launched apart.

@@ -52,8 +52,14 @@ def same_dtype(call: Any, *names: str) -> None:
         if other is not first:
             raise call.error(RuntimeError,
                              "expected m1 and m2 to have the same dtype, but got: "
-                             f"{first.name} != {other.name}",
-                             f"convert one of them, for example with .to(ss.{first.name})")
+                             f"{first.name} != {other.name}", _conversion(names, first, other))
+
+
+def _conversion(names: tuple[str, ...], first: Any, other: Any) -> str:
+    """What to convert: a layer's input to the dtype of its weight."""
+    if names[0] == "input":
+        return f"convert the input to the weight's dtype with .to(ss.{other.name})"
+    return f"convert one of them, for example with .to(ss.{first.name})"
 
 
 # Where CUDA's kernels are.

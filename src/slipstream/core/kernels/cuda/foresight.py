@@ -16,6 +16,7 @@ import cython
 from slipstream.core.kernels.cuda.access import Ints
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.settings import settings
 
 # Sizes that a dim of a program of fixed sizes may have had: nothing is made ahead for it.
 FIXED = 8
@@ -48,6 +49,8 @@ class Foresight:
         """
         dim: cython.Py_ssize_t
         several: cython.bint = False
+        if not settings.ahead:
+            return
         dims: list | None = self.dims.get(len(sizes))
         if dims is None:
             dims = self.dims[len(sizes)] = [set() for _ in sizes]

@@ -287,7 +287,8 @@ def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
                        left.second == 1 or left.first != 1, right.second != 1 and right.first == 1)
     sizes = Sizes(found.rows, found.columns, found.depth, prod(found.batch))
     made = None
-    if out.itemsize == HALF_BYTES:
+    # Without results there is nothing to launch, which `tiled` knows.
+    if out.itemsize == HALF_BYTES and sizes.rows * sizes.columns * sizes.batches:
         made = maker_of(sizes, out, ((left.second, left.first), (right.first, right.second)),
                         (*left.batch, *right.batch))
     return (made or tiled)(plan, product, sizes, found.words(), numbers)
@@ -321,7 +322,8 @@ def sums_rows(a: Any, b: Any) -> bool:
     """Whether `rows_product_sums` takes two tensors with these specs."""
     left: Spec = a
     right: Spec = b
-    if left.itemsize != HALF_BYTES or left.dtype is not right.dtype or not left.numel:
+    if (left.itemsize != HALF_BYTES or left.dtype is not right.dtype or not left.numel
+            or not right.numel):
         return False
     columns: cython.Py_ssize_t = right.shape[-1]
     return (columns % 8 == 0 == left.shape[-1] % 8 and left.numel * columns <= MOST

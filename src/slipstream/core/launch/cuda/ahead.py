@@ -15,14 +15,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.settings import settings
 
 # Source, name and options of a kernel, and the architecture that it is compiled for.
 Key = tuple[str, str, tuple[str, ...], str]
 Idea = tuple[Callable[..., Iterable[Any]], tuple[Any, ...]]
-# Threads by default: several compilers at once slow the program's own thread down.
-THREADS = 1
 # Ideas that wait, and images that nobody has asked for, beyond which no more are thought of.
 MOST_IDEAS, MOST_IMAGES = 256, 512
 
@@ -59,16 +56,9 @@ class Ahead:
         self.known: set[Key] = set()
         self.ended = False
 
-    @property
-    def most(self) -> int:
-        """How many threads may run: as the settings say, else what suits the compiler."""
-        if settings.ahead >= 0:
-            return settings.ahead
-        return THREADS if drivers.current().side_by_side else 0
-
     def think(self, arch: str, idea: Callable[..., Iterable[Any]], *arguments: Any) -> None:
         """Take in an idea: ``idea(*arguments)`` lists kernels for an architecture."""
-        most = self.most
+        most = settings.ahead
         with self.changed:
             if not most or self.ended or len(self.ideas) >= MOST_IDEAS:
                 return

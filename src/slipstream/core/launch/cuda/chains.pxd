@@ -1,4 +1,4 @@
-cdef int NEVER, MOST_OPERANDS
+cdef int NEVER, ALWAYS, MOST_OPERANDS
 cdef unsigned long long LIVES
 from slipstream.core.launch.cuda.launches cimport Launch, Part
 from slipstream.core.launch.cuda.memo cimport Window
@@ -26,6 +26,7 @@ cdef class Chains:
     cdef public dict families
     cdef public int owner
     cdef public int mode
+    cdef public long long fewest
     cdef public Py_ssize_t joined
     cpdef bint link(self, Window window, Launch launch, tuple operands, bint note) except -1
     cpdef object note(self, Window window, Storage storage, int output)

@@ -40,6 +40,9 @@ LIVES = 1 << 62
 MOST_CHAINS = 4096
 # What `SLIPSTREAM_JOIN` says: never (0), where it pays, at first sight (2).
 NEVER, ALWAYS = 0, 2
+# Launches of fewer elements stay apart where it has to pay: joining a chain takes the host some
+# microseconds, as long as the card takes for as many elements.
+FEWEST = 1 << 20
 
 
 class Group:
@@ -171,6 +174,7 @@ class Chains:
     families: dict[Any, Any]
     owner: int
     mode: int
+    fewest: int
     joined: int
 
     def __init__(self, owner: int, mode: int) -> None:
@@ -182,6 +186,7 @@ class Chains:
         # The number of the allocator whose storages tell of their end.
         self.owner = owner
         self.mode = mode
+        self.fewest = FEWEST
         self.joined = 0
 
     def link(self, window: Window, launch: Launch, operands: tuple[Any, ...],
@@ -194,7 +199,8 @@ class Chains:
             before = window.launches[count - 1]
             start = window.ends[count - 2] if count > 1 else 0
         if (self.mode == NEVER or before is None or before.part is None
-                or before.count != launch.count):
+                or before.count != launch.count
+                or (launch.count < self.fewest and self.mode != ALWAYS)):
             return False
         tensor: TensorBase
         storage: Storage
