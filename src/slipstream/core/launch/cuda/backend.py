@@ -216,9 +216,10 @@ class CudaBackend(Backend):
         queue.send(reason)
         self.enter()
         self.counts.launches += 1
-        queue.sequence += 1
         self.counts.alone(reason, [Named(name)])
         call_timed(queue, name, call)
+        # Counted when the driver has it: until then no wait of another thread is for it.
+        queue.sequence += 1
 
     def error_slot(self) -> int:
         """Where kernels of this device write a bad index."""
@@ -236,10 +237,9 @@ class CudaBackend(Backend):
         """Bytes of device memory, once the current stream has written them: one wait."""
         queue = self.queue()
         self.forbid_capture(queue, "its elements are read")
-        queue.send("wait")
-        self.enter()
+        place = self.edges.before_wait(queue)
         data = self.staging.read(address, nbytes, queue.stream)
-        self.order.host_waited(self.order.snapshot(queue))
+        self.order.host_waited(place)
         self.check()
         return data
 
@@ -247,10 +247,9 @@ class CudaBackend(Backend):
         """The same into memory of the host."""
         queue = self.queue()
         self.forbid_capture(queue, "its elements are read")
-        queue.send("wait")
-        self.enter()
+        place = self.edges.before_wait(queue)
         self.staging.read_into(target, address, nbytes, queue.stream)
-        self.order.host_waited(self.order.snapshot(queue))
+        self.order.host_waited(place)
         self.check()
 
     def write(self, address: int, data: Any) -> None:
@@ -260,8 +259,8 @@ class CudaBackend(Backend):
             queue.capture.refuse_pageable()
         queue.send("copy")
         self.enter()
-        queue.sequence += 1
         self.staging.write(address, data, queue.stream)
+        queue.sequence += 1
 
     def move(self, target: int, source: int, nbytes: int) -> None:
         """Copy from one whole block to another in the order of the current stream."""
@@ -269,8 +268,8 @@ class CudaBackend(Backend):
         self.forbid_capture(queue, "a tensor gets more memory")
         queue.send("copy")
         self.enter()
-        note_move(queue, target, source)
         self.driver.copy(target, source, nbytes, WITHIN, queue.stream)
+        note_move(queue, target, source)
 
     # -- sending and waiting --
 
@@ -334,11 +333,14 @@ class CudaBackend(Backend):
 
     def finish_all(self) -> None:
         """The same wherever it is called; captured work is no submitted work."""
+        queues = tuple(self.queues)
+        # First: what other threads record meanwhile is not waited for.
+        places = [self.order.snapshot(queue) for queue in queues]
         self.send_all()
         self.enter()
-        for queue in tuple(self.queues):
+        for queue, place in zip(queues, places, strict=True):
             self.driver.wait_stream(queue.stream)
-            self.order.host_waited(self.order.snapshot(queue))
+            self.order.host_waited(place)
         self.check()
         self.slot.settled()
 

@@ -9,6 +9,7 @@ from slipstream.core.launch.cuda.capturing import CapturedPlace, join, refuse_ca
 from slipstream.core.launch.cuda.queue import Queue
 from slipstream.core.launch.waiting import host_waits
 from slipstream.core.native.driver import DriverError
+from slipstream.core.vocab.modes import modes
 
 # Driver handles of streams that nobody made: the legacy default stream is 1, the threads' own 2.
 PER_THREAD = 2
@@ -25,23 +26,48 @@ class Edges:
     def wait_queue(self, queue: Queue) -> None:
         """Return when a stream's work so far is done."""
         self.backend.forbid_capture(queue, "the host waits for its stream")
+        place = self.before_wait(queue)
+        self.driver.wait_stream(queue.stream)
+        self.order.host_waited(place)
+        self.backend.check()
+
+    def before_wait(self, queue: Queue) -> Any:
+        """Send what a wait of the host for a stream is for; what the wait stands for.
+
+        That is reckoned first: what other threads record from here on may not be waited for.
+        """
+        place = self.order.snapshot(queue)
+        if queue.shared:
+            self.send_earlier(queue)
         queue.send("wait")
         self.backend.enter()
-        self.driver.wait_stream(queue.stream)
-        self.order.host_waited(self.order.snapshot(queue))
-        self.backend.check()
+        return place
+
+    def send_earlier(self, queue: Queue | None) -> None:
+        """Send what the running thread recorded on other streams before it waits for one.
+
+        The program says that first: held back, it would come after the wait, as if in order.
+        """
+        author = id(modes.current())
+        for each in tuple(self.backend.queues):
+            if each is not queue and each.author == author and each.capture is None:
+                each.send("wait")
 
     def record_event(self, queue: Queue, handle: int, timing: bool,
                      blocking: bool) -> tuple[int, Any]:
         """Record an event (made where ``handle`` is 0); its handle and what it stands for."""
+        if queue.capture is None:
+            return self.mark(queue, handle, timing, blocking)
         queue.send("edge")
         self.backend.enter()
-        if queue.capture is not None:
-            return handle or self.driver.create_event(timing, blocking), queue.capture.place(queue)
-        return self.mark(queue, handle, timing, blocking)
+        return handle or self.driver.create_event(timing, blocking), queue.capture.place(queue)
 
     def mark(self, queue: Queue, handle: int, timing: bool, blocking: bool) -> tuple[int, Any]:
-        """Record an event behind what the driver has of a stream."""
+        """Record an event behind what was recorded on a stream."""
+        # Other threads may record behind it meanwhile.
+        place = self.order.snapshot(queue)
+        queue.send("edge")
+        self.backend.enter()
         made = handle or self.driver.create_event(timing, blocking)
         try:
             self.driver.record_event(made, queue.stream)
@@ -49,7 +75,7 @@ class Edges:
             if not handle:
                 self.driver.destroy_event(made)
             raise
-        return made, self.order.snapshot(queue)
+        return made, place
 
     def order_after(self, queue: Queue, handle: int, place: Any) -> None:
         """Let a stream's later work start only after an event."""
@@ -71,8 +97,6 @@ class Edges:
         """Let a stream wait on the device for another's work so far."""
         later, earlier = self.backend.queues[number], self.backend.queues[other]
         if later.capture is None:
-            earlier.send("edge")
-            self.backend.enter()
             handle, place = self.mark(earlier, 0, False, False)
         elif later.capture is earlier.capture:
             handle, place = self.record_event(earlier, 0, False, False)
@@ -86,6 +110,8 @@ class Edges:
 
     def wait_event(self, handle: int, place: Any) -> None:
         """Return when what an event stands for is done."""
+        if self.backend.default.shared:
+            self.send_earlier(None)
         self.backend.enter()
         refuse_captured(place, "the host waits for an event that was recorded in it")
         self.driver.wait_event(handle)

@@ -71,11 +71,11 @@ class Pinning:
         self.follow(queue, storage)
         queue.send("copy")
         backend.enter()
-        queue.sequence += 1
         if modes.ring is None:
             backend.driver.copy(target, source, nbytes, kind, queue.stream)
         else:
             modes.ring.timer.copy(backend.driver, target, source, nbytes, kind, queue.stream)
+        queue.sequence += 1
         self.note(queue, [storage])
 
     def note(self, queue: Queue, storages: list[Storage]) -> None:

@@ -49,6 +49,7 @@ cdef class Queue:
     cdef public bint due
     cdef public unsigned long long lately
     cdef public unsigned long long later
+    cdef public size_t author
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record_addresses(self, Launch launch, tuple addresses, tuple numbers)
     cpdef object note_uses(self, tuple operands, Py_ssize_t sequence)

@@ -53,7 +53,8 @@ class Queue:
     captures; ``scratches``: memory of the op that is recorded, where streams are several;
     ``lasting``: tensors that this stream's work filled, another dict once a send has failed;
     ``chains``: joins neighbours; ``due``: the window ends with this chain; ``lately``, ``later``:
-    the first outputs of the last launch, where it has a part.
+    the first outputs of the last launch, where it has a part; ``author``: the id of its thread's
+    state, where streams are several.
     """
 
     owner: Any
@@ -92,6 +93,7 @@ class Queue:
     due: bool
     lately: int
     later: int
+    author: int
 
     def __init__(self, owner: Any, stream: int, number: int) -> None:
         self.owner = owner
@@ -113,14 +115,13 @@ class Queue:
         self.sending = False
         self.recording = self.due = False
         self.chains = owner.chains
-        self.lately = self.later = 0
+        self.lately = self.later = self.author = 0
         self.asleep = True
         self.beat = Beat()
         self.shared = False
         self.mark = 0
         self.ticks = 0
-        # The hash of the kernels since the last known point and of those before it; repeats;
-        # how many they are, and how many where they come back.
+        # The hashes of the kernels since the last known point and before it; repeats; their counts.
         self.stretch = self.before = self.repeats = self.since = self.length = 0
         # Memory that library calls may use, made when it is first wanted; what measures windows.
         self.workspace = self.capture = self.timer = None
@@ -211,6 +212,7 @@ class Queue:
                 words.append_number(launch.numbers[place], value)
                 place += 1
         state = modes.current()
+        self.author = id(state) if self.shared else 0
         window.launches.append(launch)
         window.ends.append(words.length)
         window.sites.append(state.code)
@@ -223,8 +225,7 @@ class Queue:
         key: cython.ulonglong = window.key
         prime: cython.ulonglong = 1099511628211
         if cython.compiled:
-            # In C it wraps by itself.
-            key = key * prime + mark
+            key = key * prime + mark  # In C it wraps by itself.
             self.stretch = self.stretch * prime + mark
         else:
             key = mixed(key, mark)
@@ -270,10 +271,10 @@ class Queue:
         if not cython.compiled and self.recording:
             mend(self)
         window: Window = self.window
-        if not window.launches:
+        if not window.launches and not self.sending:
             return
         with self.lock:
-            # The collector may run what sends again in the middle of a send.
+            # Another thread's send is over.  In one of ours the collector may run what sends.
             window = self.window
             if self.sending or not window.launches:
                 return

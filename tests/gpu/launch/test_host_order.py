@@ -1,0 +1,212 @@
+"""What a wait of the host puts in order: what was recorded before it, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import slipstream as ss
+from slipstream.core.launch.door import backends
+from slipstream.core.native.simulated import SimulatedFault
+from slipstream.core.vocab.devices import Device
+
+# Larger than what lies in slabs.
+COUNT = 1 << 19
+
+
+def run_beside(act: Callable[[], Any]) -> None:
+    """Run a function in a thread of its own, to its end."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+def during(driver: Any, name: str, act: Callable[[], Any]) -> None:
+    """Let another thread do something once, at the end of the next call of a driver's function."""
+    call = getattr(driver, name)
+
+    def instead(*arguments: Any) -> Any:
+        result = call(*arguments)
+        delattr(driver, name)
+        run_beside(act)
+        return result
+
+    setattr(driver, name, instead)
+
+
+def first_card() -> Any:
+    """The backend of the first card."""
+    return backends[Device("cuda", 0)]
+
+
+def read_back(x: Any, _: Any) -> None:
+    assert x.item() == 3.0
+
+
+def read_into(x: Any, _: Any) -> None:
+    assert x.cpu().tolist() == [3.0]
+
+
+def finish_stream(_: Any, __: Any) -> None:
+    ss.cuda.default_stream().synchronize()
+
+
+def finish_device(_: Any, __: Any) -> None:
+    ss.cuda.synchronize()
+
+
+def wait_on_device(_: Any, side: Any) -> None:
+    side.wait_stream(ss.cuda.default_stream())
+
+
+def wait_for_event(_: Any, __: Any) -> None:
+    ss.cuda.default_stream().record_event().synchronize()
+
+
+WAITS = {
+    "read_back": (read_back, "wait_event"),
+    "read_into": (read_into, "wait_event"),
+    "stream": (finish_stream, "wait_stream"),
+    "device": (finish_device, "wait_stream"),
+    "edge": (wait_on_device, "record_event"),
+    "event": (wait_for_event, "record_event"),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_what_another_thread_does_during_a_wait_is_not_waited_for(restart: Any, name: str) -> None:
+    driver = restart(race=True)
+    act, call = WAITS[name]
+    side = ss.cuda.Stream()
+    source = ss.ones(COUNT, device="cuda")
+    x = ss.ones(1, device="cuda") + 2
+    ss.cuda.synchronize()
+
+    def other() -> None:
+        # Its block is free again, and the driver has the launch that writes it.
+        for _ in range(2):
+            _ = source * 2
+        first_card().default.send("test")
+
+    during(driver, call, other)
+    act(x, side)
+    with ss.cuda.stream(side):
+        held = [ss.full((COUNT,), 5.0, device="cuda") for _ in range(3)]
+    # A race between the two streams would be told of here.
+    ss.cuda.synchronize()
+    assert all(float(each[7].item()) == 5.0 for each in held)
+
+
+def test_a_wait_is_for_what_another_thread_is_sending(restart: Any) -> None:
+    driver = restart()
+    begun, over = threading.Event(), threading.Event()
+    launch = driver.launch
+
+    def slowly(*arguments: Any) -> Any:
+        begun.set()
+        # Until the other thread is done, which it is only where it does not wait for this send.
+        over.wait(0.3)
+        return launch(*arguments)
+
+    x = ss.ones(64, device="cuda")
+    ss.cuda.synchronize()
+    y = x + 2
+    driver.launch = slowly
+    thread = threading.Thread(target=ss.cuda.default_stream().synchronize)
+    thread.start()
+    assert begun.wait(10)
+    found = y.tolist()
+    over.set()
+    thread.join()
+    assert found == [3.0] * 64
+
+
+HOST_WAITS = {
+    "item": lambda y: y.sum().item(),
+    "cpu": lambda y: y.cpu(),
+    "stream": lambda y: ss.cuda.default_stream().synchronize(),
+    "event": lambda y: ss.cuda.default_stream().record_event().synchronize(),
+}
+
+
+def forgotten(wait: Any, ordered: bool) -> tuple[int, int]:
+    """Work on a side stream that the default one may not wait for; the lines of the two."""
+    side = ss.cuda.Stream()
+    x = ss.ones(4096, device="cuda")
+    ss.cuda.synchronize()
+    with ss.cuda.stream(side):
+        x.mul_(2)
+    if ordered:
+        ss.cuda.current_stream().wait_stream(side)
+    y = x + 1
+    wait(y)
+    ss.cuda.synchronize()
+    first = forgotten.__code__.co_firstlineno
+    return first + 6, first + 9
+
+
+@pytest.mark.parametrize("name", HOST_WAITS)
+def test_a_forgotten_edge_is_told_of_though_the_host_waits(restart: Any, name: str) -> None:
+    for seed in range(6):
+        restart(race=True, seed=seed)
+        with pytest.raises(SimulatedFault, match="race") as caught:
+            forgotten(HOST_WAITS[name], False)
+        restart(race=True, seed=seed)
+        for line in forgotten(HOST_WAITS[name], True):
+            assert f"{__file__}:{line}" in str(caught.value)
+
+
+def test_a_forgotten_edge_gives_several_results_over_the_seeds(restart: Any) -> None:
+    found = set()
+    for seed in range(20):
+        restart(race=False, seed=seed)
+        side = ss.cuda.Stream()
+        x = ss.ones(64, device="cuda")
+        ss.cuda.synchronize()
+        with ss.cuda.stream(side):
+            x.mul_(2)
+        found.add((x + 1).sum().item())
+        ss.cuda.synchronize()
+    assert found == {128.0, 192.0}
+
+
+def used_and_finished(x: Any) -> None:
+    """Read what comes of a tensor; that may be over before another stream's work has run."""
+    (x + 1).sum().item()
+    ss.cuda.synchronize()
+
+
+def test_a_pinned_copy_ahead_without_an_edge_is_told_of(restart: Any) -> None:
+    for seed in range(6):
+        restart(race=True, seed=seed)
+        host, side = ss.ones(4096).pin_memory(), ss.cuda.Stream()
+        with ss.cuda.stream(side):
+            x = host.to("cuda", non_blocking=True) * 2
+        with pytest.raises(SimulatedFault, match="race"):
+            used_and_finished(x)
+
+
+def test_a_wait_leaves_the_windows_of_other_threads_alone(restart: Any) -> None:
+    restart()
+    mine, theirs = ss.cuda.Stream(), ss.cuda.Stream()
+    x = ss.ones(64, device="cuda")
+    ss.cuda.synchronize()
+
+    def waiting() -> list[int]:
+        return [len(queue.window.launches) for queue in first_card().queues]
+
+    def record(stream: Any) -> None:
+        with ss.cuda.stream(stream):
+            kept.append(x * 2)
+
+    kept: list[Any] = []
+    run_beside(lambda: record(theirs))
+    record(mine)
+    assert waiting() == [0, 1, 1]
+    ss.cuda.default_stream().synchronize()
+    assert waiting() == [0, 0, 1]
+    ss.cuda.synchronize()
+    assert waiting() == [0, 0, 0]
