@@ -256,3 +256,21 @@ def test_bags_of_embeddings() -> None:
             wanted = zero if not part.shape[0] else (
                 part.amax(0) if mode == "max" else getattr(part, mode)(0))
             assert ss.allclose(row, wanted)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_over_no_sequences_is_empty(batch_first) -> None:
+    shape = (0, 3, 16) if batch_first else (3, 0, 16)
+    x = ss.zeros(*shape, requires_grad=True)
+    padding = ss.zeros(0, 3, dtype=ss.bool)
+    attention = ss.nn.MultiheadAttention(16, 2, batch_first=batch_first)
+    for mask in (None, padding):
+        output, weights = attention(x, x, x, key_padding_mask=mask)
+        assert output.shape == shape
+        assert weights.shape == (0, 3, 3)
+    layer = ss.nn.TransformerEncoderLayer(16, 2, 32, batch_first=batch_first)
+    for training in (False, True):
+        found = layer.train(training)(x, src_key_padding_mask=padding)
+        assert found.shape == shape
+    found.sum().backward()
+    assert not layer.self_attn.in_proj_weight.grad.any()

@@ -167,9 +167,16 @@ def _known(value: Any, shapes: Any) -> dict[str, Any]:
 for _name, _value in (("empty", None), ("zeros", 0), ("ones", 1)):
     creation(f"{_name}_like(Tensor self, *, {TAIL}, any memory_format=None)", _like(_value),
              f"{_name} of the shape, dtype and layout of self.", **_known(_value, samples.unary))
+
+
+def _full_like(self: Any, fill_value: Any, *rest: Any) -> Any:
+    if fill_value is None:
+        raise TypeError("full_like(): argument 'fill_value' must be Number, not NoneType")
+    return _like(None)(self, *rest, fill_value=fill_value)
+
+
 creation(f"full_like(Tensor self, any fill_value, *, {TAIL}, any memory_format=None)",
-         lambda self, fill_value, *rest: _like(None)(self, *rest, fill_value=fill_value),
-         "One value in the shape, dtype and layout of self.",
+         _full_like, "One value in the shape, dtype and layout of self.",
          samples=samples.with_arguments(((2, 3), (2,)), ((), (True,)), ((0, 2), (3,))),
          reference=lambda x, value: np.full(x.shape, value))
 
@@ -220,8 +227,10 @@ define(Entry(f"range_of(int count, Number start, Number step, {PLACE})", CREATIO
 
 def _arange(start: Any, end: Any, step: Any, *options: Any) -> Any:
     dtype, _, device, requires_grad, _ = options
-    if end is None:
-        start, end = 0, start
+    if start is None and end is None:
+        raise TypeError("arange() missing 1 required positional arguments: 'end'")
+    if end is None or start is None:
+        start, end = 0, start if end is None else end
     if type(start) is int and type(end) is int and type(step) is int:
         values = [start, end, step]
     else:
@@ -238,6 +247,6 @@ def _arange(start: Any, end: Any, step: Any, *options: Any) -> Any:
     return _grad(made, requires_grad)
 
 
-creation(f"arange(any start, any end=None, any step=1, *, {TAIL})", _arange,
+creation(f"arange(any start=None, any end=None, any step=1, *, {TAIL})", _arange,
          "start, start + step, ... up to but without end.", reference=np.arange,
          samples=samples.plain_arguments((5,), (2, 7), (7, 2, -2), (0.5, 3.0, 0.25), (0,)))

@@ -10,6 +10,7 @@ import numpy as np
 from slipstream.core.dispatch.signature import (
     NUMBER,
     OPTIONAL_TENSOR,
+    STATIC,
     STATIC_NUMBER,
     TENSOR,
     TENSOR_OR_NUMBER,
@@ -204,3 +205,19 @@ def ints(value: Any) -> tuple[int, ...]:
     if isinstance(value, (tuple, list)):
         return tuple([int(each) for each in value])
     return (int(value),)
+
+
+class NumPyScalarError(TypeError):
+    """A static argument holds a NumPy scalar, which stands for a Python number."""
+
+
+def without_numpy(op: Any, values: Any) -> tuple[Any, ...]:
+    """The arguments, the static ones in Python's numbers."""
+    return tuple([_plain(value) if op.kinds[place] == STATIC else value
+                  for place, value in enumerate(values)])
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is tuple or type(value) is list:
+        return tuple([_plain(each) for each in value])
+    return value.item() if isinstance(value, np.generic) else value

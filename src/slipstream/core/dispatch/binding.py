@@ -6,7 +6,7 @@ from typing import Any
 
 import cython
 
-from slipstream.core.dispatch.op import Op
+from slipstream.core.dispatch.op import Op, static_key
 from slipstream.core.dispatch.signature import STATIC, STATIC_NUMBER
 from slipstream.core.shapes.specs import SpecTable, specs
 from slipstream.core.shapes.strides import is_in_order, output_strides_of_pointwise
@@ -31,10 +31,8 @@ class Binder:
                 parts.append(tensor.spec.kind)
             elif place == op.unkeyed:
                 parts.append(None)
-            elif op.kinds[place] == STATIC_NUMBER:
-                parts.append((type(value), value))
-            elif op.kinds[place] == STATIC or value is op.defaults[place]:
-                parts.append(tuple(value) if isinstance(value, list) else value)
+            elif op.kinds[place] in (STATIC, STATIC_NUMBER) or value is op.defaults[place]:
+                parts.append(static_key(value))
             else:
                 parts.append(type(value))
             place += 1

@@ -136,5 +136,6 @@ def kinds_of(op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([
         value.spec if isinstance(value, TensorBase) else
         (type(value), value is op.defaults[place])
-        if op.kinds[place] in (NUMBER, TENSOR_OR_NUMBER) else (type(value), value)
+        if op.kinds[place] in (NUMBER, TENSOR_OR_NUMBER) else
+        (type(value), repr(value) if isinstance(value, float) else value)
         for place, value in enumerate(values)])

@@ -12,7 +12,7 @@ from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.entry import POINTWISE, contiguous_layout
 from slipstream.core.dispatch.gradients import parameters_of, rule_for
 from slipstream.core.dispatch.numbers import guard
-from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
+from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op, static_key
 from slipstream.core.dispatch.promotion import class_of_number
 from slipstream.core.dispatch.registry import (
     considered_kernels,
@@ -133,7 +133,7 @@ def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
         # What the formula does not name, such as the size of what is made, leaves it as it is.
         named = [arguments[name] for name in parameters_of(op.entry.formula) if name in arguments]
         key = (device, outputs, *[
-            (value.dtype, value.cls) if isinstance(value, TensorArgument) else (type(value), value)
+            (value.dtype, value.cls) if isinstance(value, TensorArgument) else static_key(value)
             for value in named])
         known = op.programs.get(key)
         if known is not None:

@@ -31,6 +31,12 @@ cdef class Op(OpCore):
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
 
+cdef object YES
+cdef object NO
+
+cdef bint _told_apart(tuple values) except -1
+cdef object _as_taken(OpCore op, object values)
+cdef bint _has_numpy(object values) except -1
 cdef object _note_made(object values, Plan plan, object begun)
 cdef tuple _short_key(OpCore op, ModeState state, tuple args)
 cdef int _wants(ModeState state, TensorBase tensor) except -1

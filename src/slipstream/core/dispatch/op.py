@@ -14,6 +14,7 @@ from typing import Any
 import cython
 import numpy as np
 
+from slipstream.core.dispatch.arguments import NumPyScalarError, without_numpy
 from slipstream.core.dispatch.carrying import IN_PLACE, OUT, PLAIN, OpCore, wiring
 from slipstream.core.dispatch.signature import (
     NUMBER,
@@ -86,9 +87,9 @@ def drop_plans(op: Op) -> None:
 
 # Marks short keys of calls with keywords.
 BOUND = "bound"
-# Types of static arguments that a short key holds as they are.  A float stands beside its type, as
-# an int may equal it; zero, which has two signs, and nan, which equals nothing, in full keys alone.
-_KEYED = (tuple, str, DType)
+# What stands for bools in keys, as True equals 1.
+YES: object = object()
+NO: object = object()
 
 
 def forget(plan: Plan) -> None:
@@ -333,6 +334,7 @@ class Op(OpCore):
 
     def dispatch(self, state: ModeState, values: Any, target: Any, form: int) -> Any:
         """Find or make the plan of this call and carry it out."""
+        values = _as_taken(self, values)
         if self.compound:
             result = self._compound(values)
             return result if form == PLAIN else wiring.deliver(self, values, result, target, form)
@@ -340,13 +342,12 @@ class Op(OpCore):
         if modes.listeners is None:
             try:
                 plan = self.plan_for(state, values, target, form)
+            except NumPyScalarError:
+                return self.dispatch(state, without_numpy(self, values), target, form)
             except MixedDeviceError as error:
                 return self._gathered(state, values, (target, form), error)
         else:
-            start = time.perf_counter_ns()
-            before: cython.Py_ssize_t = plan_table.made
-            plan = self.plan_for(state, values, target, form)
-            emit_plan(plan, start, plan_table.made > before)
+            plan = _told_plan(self, state, values, (target, form))
         return self._carry_out(plan, state, values, target, form)
 
     def plan_for(self, state: ModeState, values: Any, target: Any, form: int) -> Plan:
@@ -428,9 +429,19 @@ def _short_key(op: OpCore, state: ModeState, args: tuple[Any, ...]) -> tuple[Any
             if i < op.count and op.kinds[i] != STATIC:
                 return None
             part = value
-        elif i < op.count and op.kinds[i] == STATIC and type(value) in _KEYED:
+            if value is True:
+                part = YES
+            elif value is False:
+                part = NO
+        elif i < op.count and op.kinds[i] == STATIC and type(value) is tuple:
+            if not _told_apart(value):
+                return None
+            part = value
+        elif i < op.count and op.kinds[i] == STATIC and type(value) is DType:
             part = value
         elif i < op.count and op.kinds[i] == STATIC and type(value) is float and value > 0:
+            # Beside its type, as an int may equal it; zero, which has two signs, and nan, which
+            # equals nothing, stand in full keys alone.
             part = (float, value)
         elif i < op.count and op.kinds[i] == TENSORS and type(value) in (list, tuple):
             part, wants = op._specs(value, state.grad_enabled)
@@ -442,6 +453,15 @@ def _short_key(op: OpCore, state: ModeState, args: tuple[Any, ...]) -> tuple[Any
     if parts is not None:
         return (n, flags, *parts)
     return (flags, part) if n == 1 else (n, flags, part, second, third, fourth, fifth)
+
+
+def _told_plan(op: Op, state: ModeState, values: Any, written: tuple[Any, int]) -> Plan:
+    """The plan of these arguments, its finding told to the listeners."""
+    start = time.perf_counter_ns()
+    before: cython.Py_ssize_t = plan_table.made
+    plan = op.plan_for(state, values, *written)
+    emit_plan(plan, start, plan_table.made > before)
+    return plan
 
 
 def _wants(state: ModeState, tensor: TensorBase) -> cython.int:
@@ -469,7 +489,7 @@ def _record_short(plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],
     ring.switch(ring.outside)
 
 
-def _note_made(values: Any, plan: Plan, begun: tuple[int, int] | None) -> None:
+def _note_made(values: Any, plan: Plan, begun: Any) -> None:
     """Tell that a plan was made, where a profile is on or its result is float64, meant or not."""
     result: Spec = plan.out_spec
     if begun is not None or (result is not None and result.dtype is float64):
@@ -492,13 +512,71 @@ def _part(op: OpCore, place: int, value: Any) -> Any:
     """What the key holds of an argument that is no tensor: its value only if it is static."""
     kind: cython.int = op.kinds[place]
     if kind == STATIC:
-        return tuple(value) if type(value) is list else value
+        if type(value) is int or type(value) is str or type(value) is DType:
+            return value
+        if type(value) is tuple and _told_apart(value):
+            return value
+        if _has_numpy((value,)):
+            raise NumPyScalarError(f"{op.name}(): argument '{op.names[place]}' is of NumPy's type")
+        return static_key(value)
+    if kind == STATIC_NUMBER:
+        return static_key(value)
     if kind in (NUMBER, TENSOR_OR_NUMBER):
         return DEFAULT if value is op.defaults[place] else type(value)
-    return (type(value), value) if kind == STATIC_NUMBER else type(value)
+    return type(value)
 
 
 DEFAULT = "default"
+
+
+def static_key(value: Any) -> Any:
+    """What keys hold of a static argument: equal for what is alike in value, type and sign."""
+    if value is True:
+        return YES
+    if value is False:
+        return NO
+    if isinstance(value, (tuple, list)):
+        whole = tuple(value)
+        return whole if _told_apart(whole) else tuple([static_key(each) for each in whole])
+    if isinstance(value, (float, complex, np.generic)):
+        # Of numbers whose parts are equal, the text alone tells the signs of zeros.
+        exact = isinstance(value, (complex, np.complexfloating)) or value == 0
+        return (type(value), repr(value) if exact else value)
+    return value
+
+
+def _told_apart(values: tuple[Any, ...]) -> bool:
+    """Whether a tuple equals no other one than of the same types."""
+    for value in values:
+        if type(value) is int or value is None or type(value) is str or type(value) is DType:
+            continue
+        if type(value) is not tuple or not _told_apart(value):
+            return False
+    return True
+
+
+def _has_numpy(values: Any) -> bool:
+    """Whether a NumPy scalar is among the arguments, or in a tuple or list of them."""
+    for value in values:
+        if type(value) is int or value is None or type(value) is bool or type(value) is float:
+            continue
+        if type(value) is tuple or type(value) is list:
+            if _has_numpy(value):
+                return True
+        elif isinstance(value, np.generic) and not isinstance(value, _LONG):
+            return True
+    return False
+
+
+# What NumPy has no Python number for.
+_LONG = (np.longdouble, np.clongdouble)
+
+
+def _as_taken(op: OpCore, values: Any) -> Any:
+    """The arguments; without NumPy's scalars where making a key does not come upon them."""
+    if (op.compound or modes.listeners is not None) and _has_numpy(values):
+        return without_numpy(op, values)
+    return values
 
 
 def _target_key(target: Any) -> Any:

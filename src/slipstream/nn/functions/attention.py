@@ -31,9 +31,9 @@ def canonical_mask(mask: ss.Tensor | None, dtype: Any) -> ss.Tensor | None:
 
 def _heads(tensor: ss.Tensor, batch: int, heads: int) -> ss.Tensor:
     """(L, N, E) as (N, heads, L, E / heads)."""
-    length = tensor.shape[0]
-    return tensor.reshape(length, batch * heads, -1).transpose(0, 1).reshape(
-        batch, heads, length, -1)
+    length, width = tensor.shape[0], tensor.shape[-1] // heads
+    return tensor.reshape(length, batch * heads, width).transpose(0, 1).reshape(
+        batch, heads, length, width)
 
 
 def _extended(tensor: ss.Tensor, bias: ss.Tensor | None) -> ss.Tensor:
@@ -59,7 +59,7 @@ def _joint_mask(attn_mask: ss.Tensor | None, padding: ss.Tensor | None, batch: i
             batch, heads, *attn_mask.shape[1:])
         joint = joint.unsqueeze(0) if joint.ndim == 3 else joint
     if padding is not None:
-        hidden = padding.reshape(batch, 1, 1, -1)
+        hidden = padding.reshape(batch, 1, 1, padding.shape[-1])
         joint = hidden if joint is None else joint + hidden
     return joint
 

@@ -114,3 +114,18 @@ def test_other_names():
     x = ss.ones(2, 3)
     assert (x.nelement(), x.ndimension()) == (6, 2)
     assert str(nn.Parameter(x)).startswith("Parameter containing:\ntensor(")
+
+
+def test_arange_takes_its_end_by_name() -> None:
+    assert ss.arange(end=3).tolist() == [0, 1, 2]
+    assert ss.arange(1, end=6, step=2).tolist() == [1, 3, 5]
+    with pytest.raises(TypeError, match="end"):
+        ss.arange()
+
+
+def test_full_like_needs_a_number() -> None:
+    x = ss.ones(2, 3)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="fill_value"):
+            ss.full_like(x, None)
+        assert ss.full_like(x, 0.0).tolist() == [[0.0] * 3] * 2

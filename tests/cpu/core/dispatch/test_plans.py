@@ -238,3 +238,75 @@ def test_calls_with_keywords_have_short_keys_of_their_own() -> None:
                 found = ss.sum(x, dim=dim, keepdim=keepdim)
                 np.testing.assert_allclose(found.numpy(), x.numpy().sum(dim, keepdims=keepdim),
                                            rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_sign_of_zero_is_no_matter_of_who_came_first(order) -> None:
+    functional = ss.nn.functional
+    x = ss.tensor([-1.0])
+    for number in (0.0, -0.0, 0.0)[::order]:
+        # Softplus divides by its number; the others give a zero of the number's sign.
+        found = functional.softplus(x, beta=number)
+        assert found.item() == math.copysign(math.inf, number)
+        for result in (functional.hardtanh(x, number, 1.0), functional.threshold(x, 0.5, number),
+                       functional.leaky_relu(-x * 0.0 - 1.0, -number),
+                       functional.hardtanh(x, min_val=number)):
+            assert math.copysign(1.0, result.item()) == math.copysign(1.0, number)
+
+
+STATICS = {
+    "softmax": lambda x, dim: x.softmax(dim), "sum": lambda x, dim: x.sum(dim=dim),
+    "cumsum": lambda x, dim: x.cumsum(dim), "unsqueeze": lambda x, dim: x.unsqueeze(dim),
+    "argmax": lambda x, dim: x.argmax(dim), "cat": lambda x, dim: ss.cat((x, x), dim),
+    # Each takes a one where the size or dim is.
+    "tuple": lambda x, dim: x.sum((0, dim)), "list": lambda x, dim: x.sum(dim=[0, dim]),
+    "expand": lambda x, dim: x[:, :1].expand(4, dim), "view": lambda x, dim: x.view((12, dim)),
+}
+
+
+@pytest.mark.parametrize("name", STATICS)
+def test_errors_do_not_depend_on_earlier_calls(name) -> None:
+    x = ss.ones(4, 3)
+    for wrong in (True, 1.0):
+        for _ in range(2):
+            with pytest.raises(TypeError):
+                STATICS[name](x, wrong)
+            STATICS[name](x, 1)
+    with pytest.raises(TypeError):
+        x.sum(0, keepdim=1.0)  # type: ignore[call-overload]
+    x.sum(0, keepdim=True)
+    with pytest.raises(TypeError):
+        x.sum(0, keepdim=1.0)  # type: ignore[call-overload]
+
+
+def test_dims_may_be_numpy_integers() -> None:
+    x = ss.rand(3, 5)
+    for kind in (np.int64, np.int32, np.uint8):
+        for dim in (0, 1):
+            for call in (lambda dim: x.sum(dim=dim), lambda dim: x.mean(dim),
+                         lambda dim: x.softmax(dim), lambda dim: x.amax(dim=dim),
+                         lambda dim: x.sum((dim,)), lambda dim: x.sum([dim], keepdim=True)):
+                ops.sum.plans.clear()
+                found = call(kind(dim))
+                np.testing.assert_array_equal(found.numpy(), call(dim).numpy())
+    leaf = ss.ones(2, 3, requires_grad=True)
+    leaf.softmax(np.int64(1)).sum(np.int64(0)).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.shape == (2, 3)
+    with pytest.raises(TypeError):
+        x.sum(dim=np.float32(1))
+    with pytest.raises(TypeError):
+        x.sum(dim=np.bool_(True))
+
+
+def test_calls_with_bools_and_sizes_keep_their_short_keys() -> None:
+    x = ss.rand(5, 13)
+    for call in (lambda: x.sum(0, True), lambda: x.view((13, 5)), lambda: x.permute(1, 0)):
+        call()
+        before = plan_table.made
+        found = [dict(op.binary) for op in (ops.sum, ops.view, ops.permute)]
+        call()
+        assert plan_table.made == before
+        assert [dict(op.binary) for op in (ops.sum, ops.view, ops.permute)] == found
+    short = [key for op in (ops.sum, ops.view) for key in op.binary if x.spec in key]
+    assert len(short) == 2
