@@ -514,6 +514,8 @@ def _select(self: Any, dim: int, index: int) -> Any:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     dim = normalize_dim(dim, spec.ndim)
     size = spec.shape[dim]
+    if isinstance(index, (bool, float)):
+        raise TypeError(f"select(): argument 'index' must be int, not {type(index).__name__}")
     if not -size <= index < size:
         raise IndexError(f"select(): index {index} out of range for tensor of size "
                          f"{list(spec.shape)} at dimension {dim}")

@@ -261,6 +261,7 @@ STATICS = {
     # Each takes a one where the size or dim is.
     "tuple": lambda x, dim: x.sum((0, dim)), "list": lambda x, dim: x.sum(dim=[0, dim]),
     "expand": lambda x, dim: x[:, :1].expand(4, dim), "view": lambda x, dim: x.view((12, dim)),
+    "select": lambda x, dim: x.select(0, dim),
 }
 
 
