@@ -182,14 +182,12 @@ def test_an_error_of_ours_shows_and_holds_nobody_up(driver, modules, monkeypatch
 @pytest.mark.parametrize("allowed", [0, -1])
 def test_no_thread_where_none_is_allowed(driver, modules, monkeypatch, allowed):
     monkeypatch.setattr(settings, "ahead", allowed)
-    driver.side_by_side = False
     modules.think_ahead(CARD, idea(*codes("one")))
     assert not modules.ahead.threads
     assert not driver.asked
 
 
-def test_one_thread_by_default(driver, modules, monkeypatch):
-    monkeypatch.setattr(settings, "ahead", -1)
+def test_one_thread_takes_idea_after_idea(driver, modules):
     for n in range(3):
         modules.think_ahead(CARD, idea(*codes(f"text {n}")))
     modules.ahead.settle()

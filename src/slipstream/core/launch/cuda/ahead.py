@@ -60,7 +60,7 @@ class Ahead:
         """Take in an idea: ``idea(*arguments)`` lists kernels for an architecture."""
         most = settings.ahead
         with self.changed:
-            if not most or self.ended or len(self.ideas) >= MOST_IDEAS:
+            if most <= 0 or self.ended or len(self.ideas) >= MOST_IDEAS:
                 return
             self.ideas.append(((idea, arguments), arch))
             self._start(most)
