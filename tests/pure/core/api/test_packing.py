@@ -100,6 +100,7 @@ def test_gradients_dtypes_and_architectures_are_among_them():
     # Results of 16 bits take primitives that are as near as those are.
     for steps in ("exp_sum_div_f32", "exp16_sum_reciprocal_mul_bf16",
                   "exp16_sum_reciprocal_mul_f16"):
+        short = steps.rpartition("_")[2]
         assert f"amax_sub_{steps}" in names
         assert f"mul_sum_mul_sub_{short}" in names or f"mul_sum_sub_mul_{short}" in names
     texts = [{each.text for each in sources if each.arch == arch} for arch in ("sm_75", "sm_90")]
