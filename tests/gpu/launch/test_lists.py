@@ -75,8 +75,9 @@ def steady(step: Any, count: int = 60) -> dict[str, int]:
     before = {**ss.cuda.launch_stats(), **ss.cuda.driver_stats()}
     for number in range(count, 2 * count):
         step(number)
-    ss.cuda.synchronize()
+    # Before the wait, which ends a window early as the one before did: the second is captured.
     after = {**ss.cuda.launch_stats(), **ss.cuda.driver_stats()}
+    ss.cuda.synchronize()
     return {name: after[name] - before.get(name, 0) for name in after
             if isinstance(after[name], int)}
 
