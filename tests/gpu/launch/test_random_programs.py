@@ -21,7 +21,7 @@ PARTS = 8
 PROGRAMS, SCHEDULES = 320, 6
 SEEDS = 20
 # Of each part's programs the first so many run with neighbours joined too: a chain is a kernel.
-JOINED = 20
+JOINED = 8
 NEVER, ALWAYS = 0, 2
 
 
