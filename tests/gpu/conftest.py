@@ -50,7 +50,7 @@ class Ground:
         if self.driver is not None:
             settings.driver, settings.cache = "sim", self.cache
             settings.memo, settings.blocking = True, False
-            # What a process has met decides which launches are joined: tests that count ask for it.
+            # What a process has met decides which launches are joined: tests of that turn it on.
             settings.join = 0
             drivers.use(self.driver)
 

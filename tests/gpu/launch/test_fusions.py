@@ -71,7 +71,7 @@ def test_a_small_product_is_made_by_a_kernel_of_ours() -> None:
 
 def test_the_stages_of_a_row_that_is_split() -> None:
     a = x(1, 100000)
-    # The sums of exponentials go with the maxima; a variance takes one launch, its use another.
+    # The sums of exponentials go with the maxima, the quotients after them.
     assert fusions(lambda: a.softmax(-1)) == [ROWS] * 2
 
 

@@ -38,9 +38,9 @@ class Window:
     ``ends`` holds, for each launch, where its argument words end; ``key`` is the hash of the
     sequence of kernels; ``drained`` counts the launches that went out before the window's end;
     ``traces`` has the op and line of each launch, the last ones where a profile began among them;
-    None until one is on.  ``releases``: the storages
-    between neighbours that may become one launch; ``last``: the one that was recorded last, where
-    it has become a part of another, and ``start``, where its words begin.
+    None until one is on.  ``releases``: the storages between neighbours that may become one
+    launch; ``last``: the one that was recorded last, where it has become a part of another, and
+    ``start``, where its words begin.
     """
 
     launches: list[Launch]
