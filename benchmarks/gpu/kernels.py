@@ -1,6 +1,7 @@
 """Figures of generated kernels: how many there are, and their share of a device copy's speed.
 
-Bytes are those that must move, given for each row as streams: passes over the elements of a dtype.
+Bytes are those that the call moves, given for each row as streams: passes over the elements of a
+dtype.  A share is of the speed of a device copy of as many elements of that dtype.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Composite(NamedTuple):
     operands: tuple[bool, ...]
     streams: tuple[int, int]
     kernels: tuple[int, int]
+    # Bytes an element beside the streams: a mask.  One kernel forward keeps it to itself.
+    mask: tuple[int, int] = (0, 0)
 
 
 COMPOSITES = (
@@ -44,8 +47,10 @@ COMPOSITES = (
     Composite("rms_norm", lambda f, x, w: f.rms_norm(x, tuple(w.shape), w), (True, False), (2, 5),
               (1, 2)),
     Composite("gelu", lambda f, x: f.gelu(x), (True,), (2, 3), (1, 1)),
-    Composite("silu, mul", lambda f, x, y: f.silu(x) * y, (True, True), (3, 5), (1, 1)),
-    Composite("dropout, add", lambda f, x, y: f.dropout(x, 0.1) + y, (True, True), (3, 2), (1, 1)),
+    # Backward reads silu(x) too, which the product keeps for y's gradient.
+    Composite("silu, mul", lambda f, x, y: f.silu(x) * y, (True, True), (3, 6), (1, 1)),
+    Composite("dropout, add", lambda f, x, y: f.dropout(x, 0.1) + y, (True, True), (3, 2), (1, 1),
+              mask=(0, 1)),
 )
 
 
@@ -82,13 +87,19 @@ def composites() -> list[Row]:
             found.append((composite, dtype, [counted(each) for each in calls]))
             del calls
             ss.cuda.empty_cache()
-    copy = copy_speed(peers.torch(), COUNT)
+    copies = copy_speeds()
     rows = []
     for composite, dtype, ours in found:
         theirs = [peer_time(each) for each in directions(peers.torch(), composite, dtype)]
         for place, way in enumerate(("forward", "backward")):
-            rows += of_direction(composite, dtype, way, ours[place], theirs[place], copy)
+            rows += of_direction(composite, dtype, way, ours[place], theirs[place],
+                                 copies[dtype])
     return rows
+
+
+def copy_speeds() -> dict[str, float]:
+    """GB/s of the peer's device copy of 64 M elements by dtype."""
+    return {dtype: copy_speed(peers.torch(), COUNT, dtype) for dtype in SIZES}
 
 
 def of_direction(composite: Composite, dtype: str, way: str, ours: tuple[float, float],
@@ -96,11 +107,12 @@ def of_direction(composite: Composite, dtype: str, way: str, ours: tuple[float, 
     """The two rows of a direction."""
     place = ("forward", "backward").index(way)
     streams, bar = composite.streams[place], (FORWARD_BAR, BACKWARD_BAR)[place]
-    nbytes = streams * SIZES[dtype] * COUNT
+    nbytes = (streams * SIZES[dtype] + composite.mask[place]) * COUNT
+    beside = " and a mask" if composite.mask[place] else ""
     name = f"{composite.name} {dtype}, 64 M, {way}"
     count, time = ours
     return [Row(f"{name}: kernels", count, None, count, composite.kernels[place], ""),
-            share(f"{name}, {streams} streams", nbytes, time, peer, copy, bar)]
+            share(f"{name}, {streams} streams{beside}", nbytes, time, peer, copy, bar)]
 
 
 def share(name: str, nbytes: float, ours: float, peer: float | None, copy: float,
@@ -129,7 +141,7 @@ def entropy() -> list[Row]:
     """Cross entropy of 16,384 rows of 50,304 in bfloat16: kernels, and time / PyTorch."""
     ours = [counted(each) for each in crossing(ss)]
     ss.cuda.empty_cache()
-    copy = copy_speed(peers.torch(), COUNT)
+    copy = copy_speed(peers.torch(), COUNT, "bfloat16")
     theirs = [peer_time(each) for each in crossing(peers.torch())]
     rows = []
     name, size = f"cross entropy {TEXT[0]:,} x {TEXT[1]:,} bf16", 2 * TEXT[0] * TEXT[1]
@@ -154,9 +166,9 @@ def lengths(only: str = "") -> list[Row]:
              for case in make(COUNT, dtype) if only in case.name]
     ours = times(ss, cases)
     torch = peers.torch()
-    copy = copy_speed(torch, COUNT)
+    copies = copy_speeds()
     theirs = times(torch, cases)
-    return [share(f"{case.name} {case.dtype}, 64 M", case.nbytes, own, peer, copy,
+    return [share(f"{case.name} {case.dtype}, 64 M", case.nbytes, own, peer, copies[case.dtype],
                   bar_of(case.name))
             for case, own, peer in zip(cases, ours, theirs, strict=True)]
 

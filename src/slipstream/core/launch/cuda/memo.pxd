@@ -24,6 +24,7 @@ cdef class Graph:
     cdef public Py_ssize_t nbytes
     cdef public list nodes
     cdef public list children
+    cdef public Py_ssize_t hits
     cdef public Py_ssize_t patches
     cdef public Py_ssize_t used
 
@@ -36,12 +37,16 @@ cdef class Memo:
     cdef object counts
     cdef public dict graphs
     cdef public dict seen
+    cdef public dict sights
     cdef public Py_ssize_t nbytes
     cdef public Py_ssize_t count
     cpdef Graph find(self, Window window)
     cpdef object note(self, Window window)
     cpdef Graph _first_or_second(self, Window window)
     cpdef Graph _nearest(self, list known, Window window)
+    cpdef bint _came_before(self, Window window) except -1
+    cpdef bint _is_kept(self, Graph graph) except -1
+    cpdef Graph _another(self, Window window)
     cpdef Py_ssize_t _differences(self, Graph graph, Window window) except -1
     cpdef Py_ssize_t _patch(self, Graph graph, Window window) except -1
     cpdef object _patch_node(self, Graph graph, Py_ssize_t place, Launch launch, bytes block)

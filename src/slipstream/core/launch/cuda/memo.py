@@ -25,11 +25,13 @@ MOST_GRAPHS = 512
 MOST_BYTES = 256 << 20
 # What the driver keeps of one kernel node, about.
 NODE_BYTES = 4096
-# Graphs of one sequence of kernels: more where their arguments take turns.
-VARIANTS = 4
-# A window is patched as it is where fewer than one in so many nodes changed, or for so many times.
-FEW = 8
-PATIENCE = 2
+# Graphs of one sequence of kernels, as the layers of a model have it: each with arguments that
+# came again.
+VARIANTS = 32
+# Arguments of a sequence that are remembered, so that a second sight is known as one.
+SIGHTS = 2 * VARIANTS
+# Windows for which a graph that is launched as it is keeps its arguments.
+LASTING = 1024
 
 
 class Window:
@@ -77,7 +79,10 @@ class Window:
 
 
 class Graph:
-    """An executable graph, the arguments its nodes have now, and what it may not outlive."""
+    """An executable graph, the arguments its nodes have now, and what it may not outlive.
+
+    ``hits`` counts its launches as it was, ``patches`` those before which nodes were changed.
+    """
 
     launches: list[Launch]
     words: Words
@@ -86,6 +91,7 @@ class Graph:
     nbytes: int
     nodes: list[int]
     children: list[Any]
+    hits: int
     patches: int
     used: int
 
@@ -96,6 +102,7 @@ class Graph:
         self.executable = 0
         self.nodes = []
         self.children = []
+        self.hits = 0
         self.patches = 0
         self.used = 0
         self.nbytes = NODE_BYTES * len(window.launches)
@@ -109,6 +116,7 @@ class Memo:
     counts: Counts
     graphs: dict[int, list[Graph]]
     seen: dict[int, list[int]]
+    sights: dict[int, dict[int, bool]]
     nbytes: int
     count: int
 
@@ -118,6 +126,7 @@ class Memo:
         self.counts = counts
         self.graphs = {}
         self.seen = {}
+        self.sights = {}
         self.nbytes = 0
         self.count = 0
 
@@ -130,6 +139,7 @@ class Memo:
         for each in known:
             graph = each
             if same_arguments(graph, window):
+                graph.hits += 1
                 return graph
         best: Graph = known[0]
         if not same_kernels(best.launches, window.launches):
@@ -149,34 +159,62 @@ class Memo:
             return None
         graph = self._capture(window)
         self.graphs[window.key] = [graph]
+        self._came_before(window)
         return graph
 
     def _nearest(self, known: list[Graph], window: Window) -> Graph:
-        """The graph with the fewest nodes to patch, patched.
+        """A graph with the window's arguments: one of its own where they came before, or the
+        nearest that may change, patched.
 
-        Where most arguments take turns, as addresses do when a loop keeps its last result, one
-        more graph costs less than patching for ever; their number is bounded.
+        The layers of a model, or the lengths of its batches, send one sequence of kernels with
+        arguments that come back: patching would go on for ever.  A counter, or a cache that
+        grows, has new ones each time: a graph for each would never be launched again.
         """
         graph: Graph
-        best: Graph = known[0]
+        best: Graph | None = None
         fewest: cython.Py_ssize_t = len(window.launches) + 1
         different: cython.Py_ssize_t
+        again: cython.bint = self._came_before(window)
+        room: cython.bint = len(known) < VARIANTS
+        if again and room:
+            return self._another(window)
         for graph in known:
+            if room and self._is_kept(graph):
+                continue
             different = self._differences(graph, window)
             if different < fewest:
                 best, fewest = graph, different
-            if different == 0:
-                break
-        if fewest * FEW > len(window.launches):
-            best.patches += 1
-            if best.patches > PATIENCE and len(known) < VARIANTS:
-                graph = self._capture(window)
-                known.append(graph)
-                return graph
-        else:
-            best.patches = 0
+        if best is None:
+            return self._another(window)
+        best.patches += 1
         self._patch(best, window)
         return best
+
+    def _came_before(self, window: Window) -> cython.bint:
+        """Whether a sequence's arguments are remembered; they are from now on."""
+        sights: dict | None = self.sights.get(window.key)
+        if sights is None:
+            sights = {}
+            self.sights[window.key] = sights
+        digest = window.words.digest()
+        if digest in sights:
+            return True
+        if len(sights) >= SIGHTS:
+            # The oldest makes room.
+            del sights[next(iter(sights))]
+        sights[digest] = True
+        return False
+
+    def _is_kept(self, graph: Graph) -> cython.bint:
+        """Whether a graph is launched as it is more often than not, and was a while ago at most."""
+        return (graph.hits > graph.patches
+                and self.counts.windows - graph.used < LASTING)
+
+    def _another(self, window: Window) -> Graph:
+        graph = self._capture(window)
+        # Its neighbours may be gone: a new graph makes room for itself.
+        self.graphs.setdefault(window.key, []).append(graph)
+        return graph
 
     def _differences(self, graph: Graph, window: Window) -> int:
         """How many nodes of a graph have other arguments than the window's."""
@@ -238,6 +276,7 @@ class Memo:
             self.driver.destroy_graph(whole)
             raise
         self.counts.captured += 1
+        graph.used = self.counts.windows
         self.count += 1
         self.nbytes += graph.nbytes
         return graph
@@ -262,14 +301,14 @@ class Memo:
     def _make_room(self, nbytes: int) -> None:
         while self.graphs and (self.count >= MOST_GRAPHS or self.nbytes + nbytes > MOST_BYTES):
             oldest = min(self.graphs, key=self._last_use)
-            for graph in self.graphs.pop(oldest):
-                self.drop(graph)
+            self.forget(oldest)
 
     def _last_use(self, key: int) -> int:
         return max([graph.used for graph in self.graphs[key]])
 
     def forget(self, key: int) -> None:
-        """Forget the graphs of a sequence of kernels: the driver would not change one."""
+        """Forget the graphs of a sequence of kernels: the driver would not change one, say."""
+        self.sights.pop(key, None)
         for graph in self.graphs.pop(key, ()):
             self.drop(graph)
 
@@ -287,6 +326,7 @@ class Memo:
             for graph in known:
                 self.drop(graph)
         self.graphs.clear()
+        self.sights.clear()
         self.seen.clear()
 
 

@@ -23,6 +23,11 @@ cdef extern from *:
                                        Py_ssize_t j, Py_ssize_t n) {
         return n == 0 || !memcmp(a + i, b + j, (size_t)n * 8);
     }
+    static CYTHON_INLINE unsigned long long slip_digest(unsigned long long *a, Py_ssize_t n) {
+        unsigned long long found = 0xCBF29CE484222325ULL;
+        for (Py_ssize_t i = 0; i < n; i++) found = (found ^ a[i]) * 0x100000001B3ULL;
+        return found;
+    }
     static CYTHON_INLINE PyObject *slip_bytes(unsigned long long *a, Py_ssize_t i, Py_ssize_t n) {
         return PyBytes_FromStringAndSize(n ? (char *)(a + i) : "", n * 8);
     }
@@ -43,6 +48,7 @@ cdef extern from *:
     unsigned long long *slip_widen(unsigned long long *data, Py_ssize_t n)
     bint slip_same(unsigned long long *a, Py_ssize_t i, unsigned long long *b, Py_ssize_t j,
                    Py_ssize_t n)
+    unsigned long long slip_digest(unsigned long long *a, Py_ssize_t n)
     bytes slip_bytes(unsigned long long *a, Py_ssize_t i, Py_ssize_t n)
 
 cdef class Words:
@@ -60,6 +66,7 @@ cdef class Words:
     cpdef void append_float(self, double value)
     cpdef object widen(self)
     cpdef bint same(self, Py_ssize_t start, Words other, Py_ssize_t place, Py_ssize_t count)
+    cpdef unsigned long long digest(self)
     cpdef tuple take(self, Py_ssize_t start, Py_ssize_t count)
     cpdef object put(self, Py_ssize_t start, Words other, Py_ssize_t place, Py_ssize_t count)
     cpdef bytes block(self, Py_ssize_t start, Py_ssize_t count, bytes tail)

@@ -13,6 +13,8 @@ import cython
 
 MASK = (1 << 64) - 1
 LEAST = -(1 << 63)
+# Of the hash FNV-1a with 64 bits.
+BASIS, PRIME = 0xCBF29CE484222325, 0x100000001B3
 # Integers up to here are taken as they are.
 SIMPLE = 1 << 62
 
@@ -135,6 +137,15 @@ class Words:
         if cython.compiled:
             return slip_same(self.data, start, other.data, place, count)
         return self.items[start:start + count] == other.items[place:place + count]
+
+    def digest(self) -> int:
+        """A hash of the words: FNV-1a, a word at a time."""
+        if cython.compiled:
+            return slip_digest(self.data, self.length)
+        found = BASIS
+        for word in self.items:
+            found = (found ^ word) * PRIME & MASK
+        return found
 
     def take(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> tuple[int, ...]:
         """``count`` words from ``start``."""
