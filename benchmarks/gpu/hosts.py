@@ -15,7 +15,7 @@ from gpu.timing import Row, device_time, enqueue, loop, ours_wait, peer_time, pe
 
 SMALL = 64
 # What makes a step at a new length slow.
-COUNTED = ("compilations", "compilations_ahead", "library_questions", "captures",
+COUNTED = ("compilations", "library_questions", "captures",
            "graph_launches", "kernel_launches", "node_updates")
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from slipstream.core.dispatch.op import Op, drop_plans, plan_table
 from slipstream.core.dispatch.updating import UpdateOp
 from slipstream.core.kernels.cuda.library import libraries
-from slipstream.core.kernels.cuda.tiles import foresight_of
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.door import NoMemory, backends, door
 from slipstream.core.memory import pools
@@ -63,8 +62,6 @@ def forget() -> None:
             if isinstance(each, UpdateOp):
                 each.known.clear()
     pools.routes.clear()
-    modules.ahead.forget()
-    foresight_of.cache_clear()
     libraries.found.clear()
     libraries.tuners.clear()
     for table in (modules.functions, modules.shared, modules.attributes, modules.architectures):

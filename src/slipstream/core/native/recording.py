@@ -241,4 +241,4 @@ class RecordingDriver(Driver):
 
     def statistics(self) -> dict[str, Any]:
         """Counts since start."""
-        return {"compilations": 0, "compilations_ahead": 0, "kernel_launches": 0, **self.counts}
+        return {"compilations": 0, "kernel_launches": 0, **self.counts}

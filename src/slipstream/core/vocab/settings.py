@@ -106,9 +106,6 @@ class Settings:
         SLIPSTREAM_CACHE.
     packs: packs of compiled kernels, or folders of them, beside those in the cache folder; several
         are separated as in PATH.  SLIPSTREAM_PACKS.
-    ahead: how many threads compile kernels before they are asked for, where a program's sizes
-        change.  0, the default, for none: a thread that prints and compiles takes time from the
-        program's own.  SLIPSTREAM_AHEAD.
     cupti: the file of NVIDIA's CUPTI, which tells device times to profiles; empty to look for it,
         ``off`` to do without.  SLIPSTREAM_CUPTI.
     user_cache: where programs keep what they can make again.  XDG_CACHE_HOME, or ~/.cache.
@@ -127,7 +124,6 @@ class Settings:
     blocking: bool = False
     cache: str = ""
     packs: str = ""
-    ahead: int = 0
     cupti: str = ""
     user_cache: str = ""
     simulated: SimulatedCard = field(default_factory=SimulatedCard)
@@ -166,7 +162,6 @@ def _from_environment() -> Settings:
         blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
         cache=read("SLIPSTREAM_CACHE", ""),
         packs=read("SLIPSTREAM_PACKS", ""),
-        ahead=_whole("SLIPSTREAM_AHEAD", 0),
         cupti=read("SLIPSTREAM_CUPTI", ""),
         user_cache=read("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"),
         simulated=parse_card(read("SLIPSTREAM_SIM", ""), read("CXX", "")),

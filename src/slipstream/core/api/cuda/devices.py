@@ -135,7 +135,6 @@ def driver_stats(device: Any = None) -> dict[str, int]:
 
     kernel_launches, graph_launches, graph_kernel_nodes (kernels inside launched graphs),
     node_updates, captures, copies, allocations, synchronizations, compilations,
-    compilations_ahead (those of them that were begun before a call asked for the kernel),
     library_questions (to cuBLASLt's heuristics) and others.
     """
     counts = drivers.current().statistics()

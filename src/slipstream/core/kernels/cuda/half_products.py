@@ -18,7 +18,7 @@ from typing import Any
 from slipstream.core.kernels.cuda import few_rows
 from slipstream.core.kernels.cuda.few_rows import WHOLE
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
-from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled, foresight_of
+from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled
 from slipstream.core.kernels.cuda.walks import Ints, blocks
 from slipstream.core.launch.cuda.launches import (
     EPILOGUE,
@@ -399,12 +399,6 @@ def code_of(product: Product, tile: HalfTile) -> KernelCode:
     return code.made_by(EPILOGUE if product.fused else TILED)
 
 
-def codes_for(others: Ints, sizes: Ints, more: tuple[Product, int]) -> list[KernelCode]:
-    """The kernel that a product of other sizes needs; ``more``: it, and a block's shared memory."""
-    product, room = more
-    return [code_of(product, tile_of(Sizes(*others), room))]
-
-
 def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
                  numbers: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a product for which `suits` holds; arguments as `tiled` has them."""
@@ -412,7 +406,6 @@ def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     room = cards.of(device.index or 0)[1]
     tile = tile_of(sizes, room)
     sides = product.left_along_k, product.right_along_k
-    foresight_of(product, "half", device).meet(device, sizes.four(), codes_for, (product, room))
     code = code_of(product, tile)
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, sizes.depth, 1, *geometry]
     tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches

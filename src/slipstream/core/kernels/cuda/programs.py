@@ -9,7 +9,7 @@ other shapes of the same kind need no compilation.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,6 @@ from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.briefs import with_fewer_walks
 from slipstream.core.kernels.cuda.columns import ColumnWriter
-from slipstream.core.kernels.cuda.foresight import Foresight, restrided
 from slipstream.core.kernels.cuda.joined import MapPart
 from slipstream.core.kernels.cuda.layouts import cut
 from slipstream.core.kernels.cuda.maps import (
@@ -103,7 +102,6 @@ class ProgramKernel(LaunchKernel):
         self.parts: dict[AnyPlan, tuple[list[str], bool]] = {}
         # By formula: the arrays in scratch memory.
         self.scratches: dict[Formula, list[tuple[str, int]]] = {}
-        self.foresight = Foresight()
 
     def _alike(self) -> bool:
         """Whether all outputs fill the domain, or all have one value a row."""
@@ -120,21 +118,10 @@ class ProgramKernel(LaunchKernel):
             return None
         inner = access.count_of([domain[dim] for dim in reduced]) if self.has_rows else 1
         ready = self.schedule(space)
-        self.foresight.meet(self.device, domain, self.codes_for, (reduced, strides))
         plan = ready[0][0]
         if isinstance(plan, ReducePlan) and plan.stage >= 0:
             return self._bind_stages(ready, inner)
         return self._launch(*ready[0], inner)
-
-    def codes_for(self, others: Ints, sizes: Ints, more: tuple[Any, ...]) -> Iterator[KernelCode]:
-        """The kernels that other sizes of a domain need; ``more``: dims and strides for these."""
-        reduced, strides = more
-        space = self.collapse(others, reduced, [restrided(sizes, steps, others)
-                                                for steps in strides])
-        if space is not None:
-            inner = access.count_of([others[dim] for dim in reduced]) if self.has_rows else 1
-            for plan, words, _ in self.schedule(space):
-                yield self.printed(plan, self.counted(words, inner))
 
     def _bind_flat(self, count: int) -> Launch | None:
         """The launch where all operands lie in the order of the domain: only its size counts."""

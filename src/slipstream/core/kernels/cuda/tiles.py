@@ -15,8 +15,7 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from slipstream.core.kernels.cuda.foresight import Foresight
-from slipstream.core.kernels.cuda.walks import THREADS, Ints, address, blocks, launch
+from slipstream.core.kernels.cuda.walks import THREADS, address, blocks, launch
 from slipstream.core.launch.cuda.launches import (
     EPILOGUE,
     TILED,
@@ -81,10 +80,6 @@ class Sizes:
         self.columns = columns
         self.depth = depth
         self.batches = batches
-
-    def four(self) -> Ints:
-        """All of them."""
-        return (self.rows, self.columns, self.depth, self.batches)
 
     def tiles(self, tile: Tile) -> int:
         """How many tiles the results have."""
@@ -338,31 +333,10 @@ def join_of(product: Product) -> KernelCode:
     return code.made_by(EPILOGUE if product.fused else TILED)
 
 
-@lru_cache(maxsize=KEPT)
-def foresight_of(product: Product, maker: str, device: Any) -> Foresight:
-    """What is known of the sizes of a product that ``maker`` makes on a device."""
-    return Foresight()
-
-
 def few_steps(rows: int, columns: int, depth: int) -> bool:
     """Whether an exact product of float32 is ours although there is a library."""
     return (depth <= SHARED_STEPS and (rows + columns) * depth <= SMALL_ELEMENTS
             and rows * columns * depth <= SMALL_PRODUCTS)
-
-
-def codes_for(others: Ints, sizes: Ints, more: tuple[Product, int, bool]) -> list[KernelCode]:
-    """The kernels that a product of other sizes needs; ``more``: it, bytes of its sums, and
-
-    whether a library takes larger ones.
-    """
-    product, itemsize, bounded = more
-    wanted = Sizes(*others)
-    if bounded and not few_steps(*others[:3]):
-        return []
-    tile = tile_of(wanted, itemsize)
-    if parts_of(wanted, tile) == 1:
-        return [code_of(product, tile, False)]
-    return [code_of(product, tile, True), join_of(product)]
 
 
 class TiledKernel(Kernel):
@@ -410,10 +384,6 @@ def tiled(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     elements = sizes.rows * sizes.columns * sizes.batches
     if not elements:
         return launched(name)
-    bounded = plan.out_spec.dtype.name == "float32" and sizes.batches == 1 and (
-        product.name == MATRICES and plan.backend.driver.has_library)
-    foresight_of(product, "tiled", device).meet(device, sizes.four(), codes_for,
-                                                (product, itemsize, bounded))
     code = code_of(product, tile, parts > 1)
     shape = ((sizes.tiles(tile), parts, 1), (THREADS, 1, 1), 0)
     # As `make_launch` makes it; products are bound for every new size.

@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from slipstream.core.launch.cuda.ahead import Ahead
 from slipstream.core.launch.cuda.packs import packs
 from slipstream.core.native.driver import CompileError, DriverError
 from slipstream.core.native.drivers import drivers
@@ -71,7 +70,6 @@ class Modules:
         self.ready: dict[tuple[str, str, str], bytes] = {}
         self.lock = threading.Lock()
         self.counting = threading.Lock()
-        self.ahead = Ahead(self._made_ahead)
 
     def function(self, device: Device, code: Any, shared: int = 0) -> int:
         """The kernel's handle on a device, allowing it ``shared`` bytes of dynamic memory."""
@@ -108,23 +106,9 @@ class Modules:
 
     def _image_or_none(self, code: Any, arch: str) -> bytes | None:
         try:
-            return self._image_now(code, arch)
+            return self.image(code, arch)
         except (CompileError, DriverError):
             return None
-
-    def _image_now(self, code: Any, arch: str) -> bytes:
-        image = self.ahead.take(code, arch)
-        return self.image(code, arch) if image is None else image
-
-    def _made_ahead(self, code: Any, arch: str) -> bytes | None:
-        try:
-            return self.image(code, arch, True)
-        except (CompileError, DriverError):
-            return None
-
-    def think_ahead(self, device: Device, idea: Any, *arguments: Any) -> None:
-        """Let threads compile, for a device, what ``idea(*arguments)`` lists."""
-        self.ahead.think(self.architecture(device.index or 0), idea, *arguments)
 
     def architecture(self, ordinal: int) -> str:
         """A card's architecture, such as sm_90."""
@@ -134,15 +118,12 @@ class Modules:
             known = self.architectures[ordinal] = f"sm_{properties.major}{properties.minor}"
         return known
 
-    def image(self, code: Any, arch: str, ahead: bool = False) -> bytes:
-        """The compiled kernel: from a pack, from the folder where it is kept, or compiled.
-
-        ``ahead``: nobody has asked for it yet.
-        """
+    def image(self, code: Any, arch: str) -> bytes:
+        """The compiled kernel: from a pack, from the folder where it is kept, or compiled."""
         driver = drivers.current()
         text = self.prelude + code.source if getattr(code, "with_prelude", True) else code.source
         if not driver.keeps:
-            return self._compile(code, text, arch, ahead)
+            return driver.compile(text, code.name, code.options, arch)
         key = key_of(driver, text, code.options, arch)
         image = packs.find(pack_folder(), key)
         if image is not None:
@@ -151,19 +132,12 @@ class Modules:
         path = kept_path(key)
         image = read_kept(path, key)
         if image is None:
-            image = self._compile(code, text, arch, ahead)
+            image = driver.compile(text, code.name, code.options, arch)
             self._count("compiled")
             keep(path, key, image)
         else:
             self._count("found")
         return image
-
-    def _compile(self, code: Any, text: str, arch: str, ahead: bool) -> bytes:
-        driver = drivers.current()
-        if ahead:
-            with self.counting:
-                driver.counts["compilations_ahead"] += 1
-        return driver.compile(text, code.name, code.options, arch)
 
     def _count(self, what: str) -> None:
         with self.counting:
@@ -175,7 +149,7 @@ class Modules:
         arch = self.architecture(ordinal)
         image = self.ready.pop((code.source, code.name, arch), None)
         if image is None:
-            image = self._image_now(code, arch)
+            image = self.image(code, arch)
         module = driver.load_module(image)
         try:
             return driver.function(module, code.name)

@@ -16,7 +16,7 @@ from slipstream.core.native.real.streams import StreamCalls
 
 COUNTED = ("kernel_launches", "graph_launches", "graph_kernel_nodes", "node_updates", "captures",
            "instantiations", "copies", "fills", "allocations", "synchronizations",
-           "event_records", "compilations", "compilations_ahead", "library_questions")
+           "event_records", "compilations", "library_questions")
 
 
 class RealDriver(Devices, DeviceMemoryCalls, StreamCalls, KernelCalls, GraphCalls, Driver):

@@ -137,7 +137,7 @@ class Base(Driver):
         """Counts since start: those of every driver, and how often each method was called."""
         names = ("kernel_launches", "graph_launches", "graph_kernel_nodes", "node_updates",
                  "captures", "copies", "fills", "allocations", "synchronizations",
-                 "event_records", "compilations", "compilations_ahead", "library_questions")
+                 "event_records", "compilations", "library_questions")
         return {**dict.fromkeys(names, 0), **self.counts, **self.calls}
 
     def virtual_time(self) -> float:
