@@ -38,6 +38,8 @@ from slipstream.core.kernels.cuda.measures import (
     KEPT_VECTORS,
     LARGE_BATCH,
     LARGEST_KEPT,
+    LONE_BYTES,
+    LONE_COLUMNS,
     LONG_BLOCK,
     LONG_ROW,
     MANY_OPERANDS,
@@ -103,8 +105,11 @@ def cut(reduction: Reduction, space: Space, card: tuple[int, int] = (0, 1)) -> l
         return _cut_columns(reduction, space) if brief is None else _briefly(
             _cut_columns(brief, space))
     cuts = _cut_rows(reduction, space)
-    if brief is not None and _reads_memory_again(reduction, space, cuts[0].plan):
-        return _briefly(_cut_rows(brief, space))
+    if brief is not None and (cuts[0].plan.again or cuts[0].plan.stage >= 0):
+        fewer = _cut_rows(brief, space)
+        # Registers that would hold the row for one walk less are slower than shared memory.
+        if fewer[0].plan.again or _reads_memory_again(reduction, space, cuts[0].plan):
+            cuts, reduction = _briefly(fewer), brief
     if cuts[0].plan.again and cuts[0].plan.stage < 0:
         return [_shelved(reduction, space, cuts[0], card)]
     return cuts
@@ -391,9 +396,15 @@ def _column_vector(reduction: Reduction, space: Space) -> int:
     outer_steps = space.outer_steps
     whole = [place for place in range(len(outer_steps)) if outer_steps[place][-1] == 1]
     walked = [place for place in whole if reduction.levels[place] == EACH] or whole
+    read = [reduction.itemsizes[place] for place in range(reduction.outputs, len(reduction.levels))
+            if reduction.levels[place] == EACH]
+    most: cython.longlong = MOST_COLUMNS
+    if len(read) == 1:
+        # More threads with fewer accumulators each are faster where there is one operand.
+        most = min(most, max(LONE_COLUMNS, LONE_BYTES // read[0]))
     vector: cython.longlong = min(
         access.elements_of([reduction.itemsizes[place] for place in walked]),
-        MOST_COLUMNS, _rounded_up(COLUMN_BYTES // reduction.fold_bytes + 1) // 2 or 1)
+        most, _rounded_up(COLUMN_BYTES // reduction.fold_bytes + 1) // 2 or 1)
     vector = _power_of_two(space.outer[-1], vector)
     for place in whole:
         for step in outer_steps[place][:-1]:
@@ -410,6 +421,7 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     batches, columns = space.outer[:-1], space.outer[-1]
     rows: cython.longlong = access.count_of(batches)
     bytes_read: cython.longlong = 0
+    read_operands: cython.longlong = 0
     kinds: list = []
     place: cython.Py_ssize_t
     for place in range(len(reduction.levels)):
@@ -420,13 +432,16 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
             near = STEP if near == REPEAT else near
         elif near != REPEAT and place >= reduction.outputs:
             bytes_read += reduction.itemsizes[place]
+            read_operands += 1
         kinds.append(near)
     wide: cython.longlong
     high: cython.longlong
     wide, high = _column_block(columns // vector, length)
     tiles: cython.longlong = _blocks(columns, wide * vector)
     words = _column_words(reduction, space, tiles)
-    batch: cython.longlong = _batch(reduction, max(bytes_read, 1), vector)
+    # Several operands have the registers that twice as many vectors of one would take.
+    asked = bytes_read * 2 if read_operands > 1 else bytes_read
+    batch: cython.longlong = _batch(reduction, max(asked, 1), vector)
     blocks: cython.longlong = tiles * rows
     chunks: cython.longlong = _column_chunks(length, high, blocks,
                                               wide * vector * reduction.fold_bytes)

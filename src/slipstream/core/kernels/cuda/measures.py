@@ -40,7 +40,7 @@ MANY_ROWS = 2112
 CHUNK_BYTES = 32768
 WALK = 8
 # Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
-JOINED_BYTES = 65536
+JOINED_BYTES = 16384
 FEW_BLOCKS = 264
 # Blocks that run at once where a processor holds four.
 WAVE = 528
@@ -61,3 +61,6 @@ MANY_OPERANDS = 3
 COLUMN_BYTES = 160
 TALL_BYTES = 64
 MOST_COLUMNS = 8
+# The same, and bytes of a thread's vector, at least, where one operand is read.
+LONE_COLUMNS = 4
+LONE_BYTES = 8
