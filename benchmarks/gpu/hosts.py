@@ -190,4 +190,4 @@ def growing(lib: Any, wait: Step) -> float:
             scores @ v[:, :t]
 
     with lib.no_grad():
-        return loop(steps, wait, 2, 2)[1] / 256
+        return loop(steps, wait, 2, 3)[1] / 256

@@ -32,6 +32,7 @@ PARTS = {
     "custom": "devices", "attention": "attention", "language": "language", "gpt2": "language",
     "first": "first", "lists": "lists", "curves": "curve_rows", "composites": "kernels",
     "entropy": "kernels", "lengths": "kernels", "formulas": "kernels", "profiles": "profiles",
+    "jax": "jax_peer",
 }
 PEERLESS = ("make gpu measures beside PyTorch on a card, and this Python has no PyTorch: install "
             "one built for CUDA, .venv/bin/pip install torch, and run it again.  Without a card "

@@ -103,3 +103,49 @@ def test_a_loop_that_keeps_its_last_result_has_a_graph_for_each_turn(restart: An
     after = ss.cuda.launch_stats()
     found = {name: after[name] - before[name] for name in ("launches", "patched", "captured")}
     assert found == {"launches": 640, "patched": 0, "captured": 0}
+
+
+def layered(layers: int) -> Callable[[], None]:
+    """Layers of one kind, whose windows send the same kernels with other addresses."""
+    weights = [ss.rand(64, device="cuda") for _ in range(layers)]
+    marks = [ss.cuda.Event() for _ in range(layers)]
+    x = ss.rand(64, device="cuda")
+
+    def step() -> None:
+        y = x
+        for weight, mark in zip(weights, marks, strict=True):
+            for _ in range(6):
+                y = ((y * weight + 1.0).sin() - weight).cos()
+            # Each layer ends a window, as one of a real model is long enough to.
+            mark.record()
+
+    return step
+
+
+@pytest.mark.parametrize("layers", [6, 12, 24])
+def test_layers_of_one_kind_have_a_graph_each(restart: Any, layers: int) -> None:
+    restart(zero_cost=True, race=False, poison=False)
+    step = layered(layers)
+    for _ in range(6):
+        step()
+    ss.cuda.synchronize()
+    before = counts()
+    for _ in range(5):
+        step()
+    ss.cuda.synchronize()
+    found = {name: count - before.get(name, 0) for name, count in counts().items()}
+    assert found["replayed"] == found["launches"] == 5 * layers * 30
+    assert found["patched"] == found["captured"] == 0
+
+
+def test_arguments_that_never_come_again_are_patched_into_one_graph(restart: Any) -> None:
+    restart(zero_cost=True, race=False, poison=False)
+    x = ss.rand(64, device="cuda")
+    for number in range(300):
+        y = x
+        for place in range(16):
+            y = y * float(number * 16 + place) + 1.0
+        ss.cuda.synchronize()
+    found = counts()
+    assert found["captured"] <= 2
+    assert found["patched"] >= 16 * 290
