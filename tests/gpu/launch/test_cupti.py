@@ -21,7 +21,9 @@ from slipstream.core.native.collector import Collector
 from slipstream.core.native.cupti import Activity, CuptiError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.settings import settings
-from slipstream.profiler.page import page
+from slipstream.profiler import chrome, html
+from slipstream.profiler.averages import function_events
+from slipstream.profiler.page import page, summary
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 pytestmark = pytest.mark.skipif(
@@ -53,11 +55,11 @@ def fake(built, monkeypatch, restart):
     drivers.current().desk.listener = None
 
 
-def profiled(step, first=8, last=20):
+def profiled(step, first=8, last=20, every_kernel=False):
     for number in range(first):
         step(number)
     ss.cuda.synchronize()
-    session = Session()
+    session = Session(every_kernel=every_kernel)
     session.start()
     for number in range(first, last):
         step(number)
@@ -73,7 +75,7 @@ def test_every_kernel_has_the_time_that_the_card_tells(fake, name):
     ss.cuda.synchronize()
     fake.told.clear()
     before = ss.cuda.launch_stats()
-    recording = profiled(lambda number: step(number), 0, 12)
+    recording = profiled(lambda number: step(number), 0, 12, every_kernel=True)
     after = ss.cuda.launch_stats()
     kernels = recording.of("kernel")
     assert recording.timed_by == "CUPTI 13.0"
@@ -87,6 +89,49 @@ def test_every_kernel_has_the_time_that_the_card_tells(fake, name):
     # What is counted by line is the same.
     assert recording.totals("kernel")[1] == sum(end - start for _, start, end in fake.told)
     assert "by CUPTI 13.0" in page(recording)
+    assert recording.averaged == 0
+    assert "take the mean" not in page(recording)
+
+
+@pytest.mark.parametrize("name", ["mlp", "digits"])
+def test_most_launches_of_graphs_take_the_mean_of_those_that_are_timed(fake, name, monkeypatch):
+    # Kernels of one kind take as long each time.
+    monkeypatch.setattr(drivers.current().schedule.times, "uniform", lambda low, high: 1.0)
+    step = getattr(loops, name)()
+    for number in range(12):
+        step(number)
+    ss.cuda.synchronize()
+    fake.told.clear()
+    fake.alone.clear()
+    before = ss.cuda.launch_stats()
+    recording = profiled(step, 0, 40)
+    after = ss.cuda.launch_stats()
+    kernels = recording.of("kernel")
+    averaged = [event for event in kernels if event.averaged]
+    assert recording.untold == ""
+    assert len(kernels) == len(fake.told) == after["launches"] - before["launches"]
+    assert recording.averaged == len(averaged) == len(fake.told) - len(fake.alone)
+    assert len(kernels) // 2 < len(averaged) < len(kernels)
+    # What was timed has its own time.
+    assert sorted((event.name, event.start, event.end) for event in kernels
+                  if not event.averaged) == sorted(fake.alone)
+    assert all(event.replayed and not event.estimated for event in averaged)
+    assert all(event.file == loops.__file__ and event.op for event in kernels)
+    whole = sum(end - start for _, start, end in fake.told)
+    assert recording.totals("kernel")[1] == pytest.approx(whole, rel=0.02)
+    for names in {event.name for event in kernels}:
+        mine = sum(event.end - event.start for event in kernels if event.name == names)
+        true = sum(end - start for other, start, end in fake.told if other == names)
+        assert mine == pytest.approx(true, rel=0.05)
+    said = f"{len(averaged):,} of {len(kernels):,} kernels, in replayed graphs, take the mean"
+    assert said in page(recording)
+    assert said in html.render(recording)
+    found = chrome.trace(recording)
+    assert found["leftOut"]["averaged"] == len(averaged)
+    assert sum(row["args"].get("averaged", False) for row in found["traceEvents"]
+               if row["ph"] == "X") == len(averaged)
+    assert said in function_events(recording).table()
+    assert summary(recording)["averaged"] == len(averaged)
 
 
 def test_kernels_of_a_captured_graph_and_copies_are_told_too(fake):
@@ -216,11 +261,10 @@ def test_events_where_they_are_asked_for_and_where_it_is_turned_off(fake, monkey
 
 def test_launches_beyond_the_bound_are_timed_by_events(fake, monkeypatch):
     x = ss.ones(1 << 12, device="cuda")
-    monkeypatch.setattr(Activities.__init__, "__defaults__", None)
     begin = Activities.__init__
 
-    def few(self, ring):
-        begin(self, ring)
+    def few(self, *arguments):
+        begin(self, *arguments)
         self.left = 6
 
     monkeypatch.setattr(Activities, "__init__", few)
