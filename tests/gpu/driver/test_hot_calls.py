@@ -127,7 +127,7 @@ def test_events_go_to_their_functions(library: Any) -> None:
     for call in (lambda: hot_calls.record_event(1, 2), lambda: hot_calls.query_event(1),
                  lambda: hot_calls.elapsed(1, 2)):
         status.value = 7
-        with pytest.raises(DriverError, match="cuEvent.*ERROR_7"):
+        with pytest.raises(DriverError, match=r"cuEvent.*ERROR_7"):
             call()
 
 

@@ -14,6 +14,7 @@ import pytest
 import slipstream as ss
 from gpu.conftest import REAL
 from gpu.launch import fakecupti, loops
+from slipstream.cli import main
 from slipstream.core.api.profiling import Session
 from slipstream.core.launch.cuda.activities import Activities, Matcher, Noted, grouped
 from slipstream.core.native import cupti
@@ -132,6 +133,77 @@ def test_most_launches_of_graphs_take_the_mean_of_those_that_are_timed(fake, nam
                if row["ph"] == "X") == len(averaged)
     assert said in function_events(recording).table()
     assert summary(recording)["averaged"] == len(averaged)
+
+
+SCRIPT = """
+import slipstream as ss
+
+x = ss.ones(64, device="cuda")
+for _ in range(2000):
+    x.add_(1.0)
+    x.mul_(0.5)
+ss.cuda.synchronize()
+"""
+
+
+def test_the_command_times_every_kernel_where_it_is_asked_to(fake, tmp_path, capsys):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    assert main(["profile", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "take the mean of their times where they were measured one by one" in text
+    assert "by CUPTI 13.0" in text
+    fake.told.clear()
+    fake.alone.clear()
+    assert main(["profile", "--every-kernel", str(path)]) == 0
+    assert "take the mean" not in capsys.readouterr().out
+    assert len(fake.told) == len(fake.alone) > 4000
+
+
+def test_graphs_of_others_are_not_ours(fake):
+    step, others = loops.mlp(), []
+
+    def mixed(number):
+        step(number)
+        ss.cuda.synchronize()
+        begin = fakecupti.AHEAD + 10
+        others.append(next(fake.numbers))
+        fake.feed(fakecupti.graph(begin, begin + 50, others[-1], 77))
+
+    recording = profiled(mixed, 0, 40)
+    assert recording.averaged > 0
+    assert recording.untold == ""
+    assert not any(event.estimated for event in recording.of("kernel"))
+
+
+def test_a_record_of_a_graph_too_few_leaves_those_launches_to_events(fake):
+    step, state = loops.mlp(), {"left": 1}
+
+    def lose(record):
+        if struct.unpack_from("<I", record)[0] == cupti.GRAPH and state["left"]:
+            state["left"] = 0
+            return []
+        return [record]
+
+    for number in range(12):
+        step(number)
+    ss.cuda.synchronize()
+    fake.play = lose
+    recording = profiled(step, 0, 40)
+    kernels = recording.of("kernel")
+    assert recording.averaged == 0
+    assert 0 < sum(event.estimated for event in kernels) < len(kernels)
+    assert "launches of graph as a whole where" in recording.untold
+    assert f"{sum(event.estimated for event in kernels):,} of {len(kernels):,}" in recording.untold
+
+
+def test_a_cupti_that_tells_of_no_whole_graphs_times_every_kernel(fake, monkeypatch):
+    monkeypatch.setattr(cupti.Cupti, "whole_graphs", lambda library, whole: False)
+    step = loops.mlp()
+    recording = profiled(step, 0, 30)
+    assert recording.averaged == 0
+    assert recording.untold == ""
+    assert not any(event.estimated for event in recording.of("kernel"))
 
 
 def test_kernels_of_a_captured_graph_and_copies_are_told_too(fake):

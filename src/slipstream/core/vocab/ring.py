@@ -406,14 +406,13 @@ class Ring:
         number: cython.Py_ssize_t = self.written
         whole: cython.double = _whole
         while place + _part <= parts.room:
-            first = parts.get(place + 4) / whole
             last = parts.get(place + 5) / whole
-            first = last - (last - first) * share
+            first = last - (last - parts.get(place + 4) / whole) * share
             begin = start + cython.cast(cython.longlong, first * length)
-            end = start + cython.cast(cython.longlong, last * length)
             # Nothing takes no time, however short the span that is shared.
-            self._put(parts.get(place), parts.get(place + 1), parts.get(place + 2), begin,
-                      end if end > begin else begin + 1, parts.get(place + 3))
+            end = max(start + cython.cast(cython.longlong, last * length), begin + 1)
+            self._put(parts.get(place), parts.get(place + 1), parts.get(place + 2), begin, end,
+                      parts.get(place + 3))
             place += _part
         return number
 

@@ -88,8 +88,8 @@ class Content:
         for noted in self.whole:
             start, end = noted.span
             if side_by_side:
-                scale = (end - start) / last
-                first = [start + begin * scale for begin in begins]
+                scale = 1.0
+                first = [start + begin * (end - start) / last for begin in begins]
             else:
                 scale = max(end - start - gaps, 0.0) / total
                 first = chain(start, end, [length * scale for length in lengths])

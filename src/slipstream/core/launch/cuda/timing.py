@@ -72,8 +72,9 @@ class Work(NamedTuple):
 class Parts(NamedTuple):
     """The records that a span becomes; the ns that they are reckoned to.
 
-    ``rows``: see `ring.packed`; ``cells``: the same packed; ``kept``: a list whose address is the key; ``symbols``: the kernels' names to the driver, where
-    CUPTI tells of them; ``copied``: bytes of a copy, or -1.
+    ``rows``: see `ring.packed`; ``cells``: the same packed; ``kept``: a list whose address is the
+    key; ``symbols``: the kernels' names to the driver, where CUPTI tells of them; ``copied``: bytes
+    of a copy, or -1.
     """
 
     rows: list[tuple[int, int, int, int, float, float]]
