@@ -398,7 +398,6 @@ class Ring:
 
         ``parts``: as `packed` makes them; of each part's share, the last ``share`` is shown.
         """
-        first: cython.double
         last: cython.double
         begin: cython.longlong
         end: cython.longlong
@@ -407,8 +406,8 @@ class Ring:
         whole: cython.double = _whole
         while place + _part <= parts.room:
             last = parts.get(place + 5) / whole
-            first = last - (last - parts.get(place + 4) / whole) * share
-            begin = start + cython.cast(cython.longlong, first * length)
+            begin = start + cython.cast(
+                cython.longlong, (last - (last - parts.get(place + 4) / whole) * share) * length)
             # Nothing takes no time, however short the span that is shared.
             end = max(start + cython.cast(cython.longlong, last * length), begin + 1)
             self._put(parts.get(place), parts.get(place + 1), parts.get(place + 2), begin, end,
