@@ -42,7 +42,8 @@ def trace(recording: Recording, most: int = MOST_EVENTS) -> dict[str, Any]:
                      "name": f"left out: {count} short events, {recording.dropped} overwritten"})
     return {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": rows,
             "leftOut": {"shortEvents": count, "shortEventsNs": spent,
-                        "overwritten": recording.dropped, "untimed": recording.untimed}}
+                        "overwritten": recording.dropped, "untimed": recording.untimed,
+                        "averaged": recording.averaged}}
 
 
 def row(event: Event, origin: int) -> dict[str, Any]:
@@ -59,6 +60,8 @@ def row(event: Event, origin: int) -> dict[str, Any]:
         facts["replayed"] = event.replayed
         if event.estimated:
             facts["estimated"] = True
+        if event.averaged:
+            facts["averaged"] = True
     return {"ph": "X", "cat": CATEGORIES[event.kind], "name": title(event),
             "pid": DEVICES + event.device if on_device else HOST,
             "tid": event.stream if on_device else event.thread,

@@ -101,7 +101,8 @@ class Lanes:
             text = f"{event.value:,} bytes"
         elif event.kind == "kernel":
             how = "replayed in a graph" if event.replayed else "launched alone"
-            about = ", time shared by bytes" if event.estimated else ""
+            about = ", time shared by bytes" if event.estimated else (
+                ", mean of its measured times" if event.averaged else "")
             text = f"op {event.op or 'unknown'}, {how}{about}"
         if not text or len(self.extras.texts) >= MOST_EXTRAS:
             return self.extras.numbers.get(text, -1)
@@ -290,6 +291,8 @@ def facts_text(recording: Recording, found: Diagnosis) -> str:
              f"the card busy {percent(found.busy / found.span)} of {micro(found.span)}"]
     if recording.timed_by not in ("", "driver"):
         texts.append(f"kernels timed by {recording.timed_by}")
+    if recording.averages:
+        texts.append(recording.averages)
     if recording.virtual:
         texts.append("times are the simulated driver's virtual time")
     text = "; ".join(texts if found.launches else texts[:1])

@@ -189,6 +189,8 @@ def kernels_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
         about += " (~: a graph's time shared by bytes)"
     yield ""
     yield f"kernels     {micro(total)}{limit}{about}"
+    if recording.averages:
+        yield f"  {recording.averages}"
     for row in rows[:MOST_KERNELS]:
         share = row.limit_share(limits)
         limit = "" if share is None else f"  {percent(share)} of the limit"
@@ -248,4 +250,5 @@ def summary(recording: Recording) -> dict[str, Any]:
             "replayed": found.replayed, "busy": found.busy / found.span,
             "parts": dict(found.parts), "alone": dict(found.alone),
             "layers": dict(recording.layers), "calls": recording.calls,
-            "dropped": recording.dropped, "gain": found.gain, "span": found.span}
+            "dropped": recording.dropped, "averaged": recording.averaged, "gain": found.gain,
+            "span": found.span}

@@ -84,7 +84,8 @@ class profile:  # noqa: N801
     ``schedule``: which steps are recorded; ``on_trace_ready``: called with this object where a
     recording is complete; ``record_shapes``, ``profile_memory``: what tables show; ``with_stack``:
     keep whole stacks, not lines alone; ``records``: how many records the ring holds: older ones
-    are overwritten, and counted.  Only one profile can be on.
+    are overwritten, and counted; ``every_kernel``: time each kernel of each replayed graph, where
+    otherwise most take the mean of some: dearer for the host.  Only one profile can be on.
     """
 
     def __init__(self, *, activities: Iterable[ProfilerActivity] | None = None,
@@ -94,7 +95,7 @@ class profile:  # noqa: N801
                  with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
                  experimental_config: Any = None, execution_trace_observer: Any = None,
                  acc_events: bool = False, use_cuda: bool | None = None,
-                 records: int = RECORDS) -> None:
+                 records: int = RECORDS, every_kernel: bool = False) -> None:
         wanted = set(ProfilerActivity if activities is None else activities)
         if use_cuda is not None:
             wanted = wanted - {ProfilerActivity.CUDA} | (
@@ -109,6 +110,7 @@ class profile:  # noqa: N801
         self.profile_memory = profile_memory
         self.with_stack = with_stack
         self.records = records
+        self.every_kernel = every_kernel
         self.step_num = 0
         self.current_action = self.schedule(0)
         self.metadata: dict[str, Any] = {}
@@ -152,7 +154,7 @@ class profile:  # noqa: N801
     def _open(self) -> None:
         session = Session(
             self.records, cuda=ProfilerActivity.CUDA in self.activities, stacks=self.with_stack,
-            memory=self.profile_memory)
+            memory=self.profile_memory, every_kernel=self.every_kernel)
         session.start()
         self.session = session
         self.stepped = session.begun

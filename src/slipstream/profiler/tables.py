@@ -117,4 +117,6 @@ def render(events: Any, rows: list[Any], widths: dict[str, int], header: str | N
     lines.append(f"Self CPU time total: {time_text(sums.cpu)}")
     if sums.device:
         lines.append(f"Self CUDA time total: {time_text(sums.device)}")
+        if events.recording.averages:
+            lines.append(f"({events.recording.averages})")
     return "\n".join(lines) + "\n"

@@ -11,7 +11,7 @@ import pytest
 import slipstream as ss
 from slipstream.core.vocab import ring as records
 from slipstream.core.vocab.modes import modes
-from slipstream.core.vocab.ring import Cells, Ring
+from slipstream.core.vocab.ring import Cells, Ring, packed
 
 
 class Ticks:
@@ -151,8 +151,8 @@ def test_the_clock_is_the_machines():
 def test_parts_share_a_span():
     ring = Ring(8, Ticks())
     rows = [(records.KERNEL | 5 << 8, 1, 2, 7, 0.0, 0.25), (records.KERNEL, 3, 4, 8, 0.25, 1.0)]
-    ring.write_parts(rows, 1000, 400, 1.0)
-    ring.write_parts(rows, 2000, 400, 0.5)
+    assert ring.write_parts(packed(rows), 1000, 400, 1.0) == 0
+    assert ring.write_parts(packed(rows), 2000, 400, 0.5) == 2
     found = [(each.name, each.site, each.value, each.start, each.end, each.where)
              for each in ring.records()]
     assert found == [(1, 2, 7, 1000, 1100, 5), (3, 4, 8, 1100, 1400, 0),

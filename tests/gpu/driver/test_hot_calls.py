@@ -31,6 +31,19 @@ int launch(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, 
     launches++;
     return status;
 }
+void *handles[2];
+int record(void *event, void *stream) {
+    handles[0] = event;
+    handles[1] = stream;
+    return status;
+}
+int query(void *event) { handles[0] = event; return status; }
+int elapsed(float *spent, void *start, void *end) {
+    handles[0] = start;
+    handles[1] = end;
+    *spent = 1.5f;
+    return status;
+}
 """
 
 
@@ -55,8 +68,10 @@ def kept(library: Any) -> tuple[list[int], bytes]:
 
 def calls(library: Any) -> HotCalls:
     """The hot calls of a driver that names the function."""
-    pointer = ctypes.cast(library.launch, ctypes.c_void_p).value
+    pointer, *events = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+                        for name in ("launch", "record", "query", "elapsed"))
     driver: Any = SimpleNamespace(launcher=pointer, graph_launcher=0, node_setter=0,
+                                  event_calls=tuple(events),
                                   status_name=lambda status: f"ERROR_{status}")
     return HotCalls(driver)
 
@@ -95,6 +110,25 @@ def test_a_status_is_an_error(library: Any) -> None:
     ctypes.c_int.in_dll(library, "status").value = 7
     with pytest.raises(DriverError, match="cuLaunchKernel"):
         hot_calls.launch_words(77, SHAPE, 5, words.address(1), 32, b"")
+
+
+def test_events_go_to_their_functions(library: Any) -> None:
+    hot_calls = calls(library)
+    handles = (ctypes.c_size_t * 2).in_dll(library, "handles")
+    status = ctypes.c_int.in_dll(library, "status")
+    hot_calls.record_event(1 << 40, 9)
+    assert (list(handles), hot_calls.event_records) == ([1 << 40, 9], 1)
+    assert hot_calls.elapsed(11, 12) == 1.5
+    assert list(handles) == [11, 12]
+    assert hot_calls.query_event(13)
+    status.value = hot.NOT_READY
+    assert not hot_calls.query_event(13)
+    assert handles[0] == 13
+    for call in (lambda: hot_calls.record_event(1, 2), lambda: hot_calls.query_event(1),
+                 lambda: hot_calls.elapsed(1, 2)):
+        status.value = 7
+        with pytest.raises(DriverError, match=r"cuEvent.*ERROR_7"):
+            call()
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 2**62 - 1, 2**62, -(2**62), 2**63 - 1, -(2**63),

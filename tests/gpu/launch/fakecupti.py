@@ -34,7 +34,8 @@ int fake_enabled(int kind) { return enabled[kind]; }
 void fake_feed(const uint8_t *record, size_t n) {
     uint32_t kind;
     memcpy(&kind, record, 4);
-    if (count < MOST && (kind >= 64 || enabled[kind]))
+    /* A graph that is under way keeps its kind. */
+    if (count < MOST && (kind >= 64 || enabled[kind] || kind == 51))
         memcpy(kept[count++], record, n < SLOT ? n : SLOT);
 }
 int cuptiGetVersion(uint32_t *version) { *version = (uint32_t)set[0]; return 0; }
@@ -109,8 +110,16 @@ def copy(nbytes: int, start: int, end: int, correlation: int) -> bytes:
     return struct.pack("<I4xQQQI4xII", cupti.MEMCPY, nbytes, start, end, 0, 7, correlation)
 
 
+def graph(start: int, end: int, correlation: int, number: int = 5) -> bytes:
+    """A record of a graph's launch as a whole."""
+    return struct.pack("<IIQQIIII16x", cupti.GRAPH, correlation, start, end, 0, number, 0, 7)
+
+
 class FakeCupti:
-    """The library, fed by the simulated driver's work; `play` may change each record."""
+    """The library, fed by the simulated driver's work; `play` may change each record.
+
+    ``told``: (name, begin, end) of every kernel that ran; ``alone``: those that had a record.
+    """
 
     def __init__(self, path: Path) -> None:
         self.library = ctypes.CDLL(str(path))
@@ -118,6 +127,9 @@ class FakeCupti:
         self.names: dict[str, Any] = {}
         self.play: Callable[[bytes], list[bytes]] = lambda record: [record]
         self.told: list[tuple[str, int, int]] = []
+        self.alone: list[tuple[str, int, int]] = []
+        # Begin and end of each kernel of the graph that is one record, or None.
+        self.spans: list[int] | None = None
         self.numbers = itertools.count(100)
         self.running = 0
         self.now = NOW(lambda: AHEAD + drivers.current().host_clock().now())
@@ -142,6 +154,10 @@ class FakeCupti:
         _, begin, end, replayed = facts
         if action.kind == "kernel":
             self.told.append((action.function.name, begin, end))
+        if self.spans is not None:
+            self.spans += [begin, end]
+        elif action.kind == "kernel":
+            self.alone.append((action.function.name, begin, end))
             self.feed(kernel(self.address(action.function.name), begin + AHEAD, end + AHEAD,
                              self.running, 5 if replayed else 0))
         elif action.kind == "copy":
@@ -162,10 +178,17 @@ def numbered(fake: FakeCupti, monkeypatch: Any, kind: Any) -> None:
     def making(work: Any, *arguments: Any) -> None:
         make(work, *arguments)
         work.number = next(fake.numbers)
+        # What is turned on counts for what is launched from then on.
+        whole = kind is schedule.GraphWork and fake.library.fake_enabled(cupti.GRAPH)
+        work.spans = [] if whole else None
 
     def stepping(work: Any, desk: Any) -> bool:
-        fake.running = work.number
+        fake.running, fake.spans = work.number, work.spans
         done: bool = step(work, desk)
+        if done and work.spans:
+            begin, end = min(work.spans), max(work.spans)
+            fake.feed(graph(begin + AHEAD, end + AHEAD, work.number))
+        fake.spans = None
         return done
 
     monkeypatch.setattr(kind, "__init__", making)

@@ -14,6 +14,7 @@ import pytest
 import slipstream as ss
 from gpu.conftest import REAL
 from gpu.launch import fakecupti, loops
+from slipstream.cli import main
 from slipstream.core.api.profiling import Session
 from slipstream.core.launch.cuda.activities import Activities, Matcher, Noted, grouped
 from slipstream.core.native import cupti
@@ -21,7 +22,9 @@ from slipstream.core.native.collector import Collector
 from slipstream.core.native.cupti import Activity, CuptiError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.settings import settings
-from slipstream.profiler.page import page
+from slipstream.profiler import chrome, html
+from slipstream.profiler.averages import function_events
+from slipstream.profiler.page import page, summary
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 pytestmark = pytest.mark.skipif(
@@ -53,11 +56,11 @@ def fake(built, monkeypatch, restart):
     drivers.current().desk.listener = None
 
 
-def profiled(step, first=8, last=20):
+def profiled(step, first=8, last=20, every_kernel=False):
     for number in range(first):
         step(number)
     ss.cuda.synchronize()
-    session = Session()
+    session = Session(every_kernel=every_kernel)
     session.start()
     for number in range(first, last):
         step(number)
@@ -73,7 +76,7 @@ def test_every_kernel_has_the_time_that_the_card_tells(fake, name):
     ss.cuda.synchronize()
     fake.told.clear()
     before = ss.cuda.launch_stats()
-    recording = profiled(lambda number: step(number), 0, 12)
+    recording = profiled(lambda number: step(number), 0, 12, every_kernel=True)
     after = ss.cuda.launch_stats()
     kernels = recording.of("kernel")
     assert recording.timed_by == "CUPTI 13.0"
@@ -87,6 +90,120 @@ def test_every_kernel_has_the_time_that_the_card_tells(fake, name):
     # What is counted by line is the same.
     assert recording.totals("kernel")[1] == sum(end - start for _, start, end in fake.told)
     assert "by CUPTI 13.0" in page(recording)
+    assert recording.averaged == 0
+    assert "take the mean" not in page(recording)
+
+
+@pytest.mark.parametrize("name", ["mlp", "digits"])
+def test_most_launches_of_graphs_take_the_mean_of_those_that_are_timed(fake, name, monkeypatch):
+    # Kernels of one kind take as long each time.
+    monkeypatch.setattr(drivers.current().schedule.times, "uniform", lambda low, high: 1.0)
+    step = getattr(loops, name)()
+    for number in range(12):
+        step(number)
+    ss.cuda.synchronize()
+    fake.told.clear()
+    fake.alone.clear()
+    before = ss.cuda.launch_stats()
+    recording = profiled(step, 0, 40)
+    after = ss.cuda.launch_stats()
+    kernels = recording.of("kernel")
+    averaged = [event for event in kernels if event.averaged]
+    assert recording.untold == ""
+    assert len(kernels) == len(fake.told) == after["launches"] - before["launches"]
+    assert recording.averaged == len(averaged) == len(fake.told) - len(fake.alone)
+    assert len(kernels) // 2 < len(averaged) < len(kernels)
+    # What was timed has its own time.
+    assert sorted((event.name, event.start, event.end) for event in kernels
+                  if not event.averaged) == sorted(fake.alone)
+    assert all(event.replayed and not event.estimated for event in averaged)
+    assert all(event.file == loops.__file__ and event.op for event in kernels)
+    whole = sum(end - start for _, start, end in fake.told)
+    assert recording.totals("kernel")[1] == pytest.approx(whole, rel=0.02)
+    for names in {event.name for event in kernels}:
+        mine = sum(event.end - event.start for event in kernels if event.name == names)
+        true = sum(end - start for other, start, end in fake.told if other == names)
+        assert mine == pytest.approx(true, rel=0.05)
+    said = f"{len(averaged):,} of {len(kernels):,} kernels, in replayed graphs, take the mean"
+    assert said in page(recording)
+    assert said in html.render(recording)
+    found = chrome.trace(recording)
+    assert found["leftOut"]["averaged"] == len(averaged)
+    assert sum(row["args"].get("averaged", False) for row in found["traceEvents"]
+               if row["ph"] == "X") == len(averaged)
+    assert said in function_events(recording).table()
+    assert summary(recording)["averaged"] == len(averaged)
+
+
+SCRIPT = """
+import slipstream as ss
+
+x = ss.ones(64, device="cuda")
+for _ in range(2000):
+    x.add_(1.0)
+    x.mul_(0.5)
+ss.cuda.synchronize()
+"""
+
+
+def test_the_command_times_every_kernel_where_it_is_asked_to(fake, tmp_path, capsys):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    assert main(["profile", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "take the mean of their times where they were measured one by one" in text
+    assert "by CUPTI 13.0" in text
+    fake.told.clear()
+    fake.alone.clear()
+    assert main(["profile", "--every-kernel", str(path)]) == 0
+    assert "take the mean" not in capsys.readouterr().out
+    assert len(fake.told) == len(fake.alone) > 4000
+
+
+def test_graphs_of_others_are_not_ours(fake):
+    step, others = loops.mlp(), []
+
+    def mixed(number):
+        step(number)
+        ss.cuda.synchronize()
+        begin = fakecupti.AHEAD + 10
+        others.append(next(fake.numbers))
+        fake.feed(fakecupti.graph(begin, begin + 50, others[-1], 77))
+
+    recording = profiled(mixed, 0, 40)
+    assert recording.averaged > 0
+    assert recording.untold == ""
+    assert not any(event.estimated for event in recording.of("kernel"))
+
+
+def test_a_record_of_a_graph_too_few_leaves_those_launches_to_events(fake):
+    step, state = loops.mlp(), {"left": 1}
+
+    def lose(record):
+        if struct.unpack_from("<I", record)[0] == cupti.GRAPH and state["left"]:
+            state["left"] = 0
+            return []
+        return [record]
+
+    for number in range(12):
+        step(number)
+    ss.cuda.synchronize()
+    fake.play = lose
+    recording = profiled(step, 0, 40)
+    kernels = recording.of("kernel")
+    assert recording.averaged == 0
+    assert 0 < sum(event.estimated for event in kernels) < len(kernels)
+    assert "launches of graph as a whole where" in recording.untold
+    assert f"{sum(event.estimated for event in kernels):,} of {len(kernels):,}" in recording.untold
+
+
+def test_a_cupti_that_tells_of_no_whole_graphs_times_every_kernel(fake, monkeypatch):
+    monkeypatch.setattr(cupti.Cupti, "whole_graphs", lambda library, whole: False)
+    step = loops.mlp()
+    recording = profiled(step, 0, 30)
+    assert recording.averaged == 0
+    assert recording.untold == ""
+    assert not any(event.estimated for event in recording.of("kernel"))
 
 
 def test_kernels_of_a_captured_graph_and_copies_are_told_too(fake):
@@ -216,11 +333,10 @@ def test_events_where_they_are_asked_for_and_where_it_is_turned_off(fake, monkey
 
 def test_launches_beyond_the_bound_are_timed_by_events(fake, monkeypatch):
     x = ss.ones(1 << 12, device="cuda")
-    monkeypatch.setattr(Activities.__init__, "__defaults__", None)
     begin = Activities.__init__
 
-    def few(self, ring):
-        begin(self, ring)
+    def few(self, *arguments):
+        begin(self, *arguments)
         self.left = 6
 
     monkeypatch.setattr(Activities, "__init__", few)

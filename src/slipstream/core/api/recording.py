@@ -9,6 +9,7 @@ from slipstream.core.vocab.modes import decode_site
 from slipstream.core.vocab.operands import operations_of, specs_of
 from slipstream.core.vocab.records import Plan
 from slipstream.core.vocab.ring import (
+    AVERAGED,
     COPY,
     ESTIMATED,
     FILL,
@@ -35,7 +36,8 @@ class Event:
     ``kind``: op, view, span, kernel, copy, fill, wait, data, send, step or memory; ``start`` and
     ``end`` in ns of the profile's clock; ``op``: the op that launched a kernel; ``value``: bytes
     (copy, fill, memory, wait) or launches (send); ``device``: -1 for the host; ``reason``: why
-    launches went alone, and ``exported``: the line that handed out their memory; ``stack``: the
+    launches went alone, and ``exported``: the line that handed out their memory; ``estimated``: a
+    kernel's share of a window's time, ``averaged``: the mean of its measured times; ``stack``: the
     user's frames as (file, line, function), innermost first.
     """
 
@@ -54,6 +56,7 @@ class Event:
     stream: int = 0
     replayed: bool = False
     estimated: bool = False
+    averaged: bool = False
     exported: Line | None = None
     stack: tuple[tuple[str, int, str], ...] = ()
 
@@ -105,7 +108,8 @@ class Recording:
     device time could not be measured; ``virtual``: times are the simulated driver's.
     ``timed_by``: what told the times of the card (CUPTI and its version, events, driver, or empty
     where nobody asked), ``untold``: why some or all are by events; ``foreign``: (name, how many,
-    ns) of kernels that this process launched beside Slipstream, where CUPTI tells of them.
+    ns) of kernels that this process launched beside Slipstream, where CUPTI tells of them;
+    ``averaged``: how many kernels take the mean of those that CUPTI timed one by one.
     ``failed``: a sentence where the program did not come to its end.
     """
 
@@ -124,7 +128,16 @@ class Recording:
     timed_by: str = ""
     untold: str = ""
     foreign: tuple[tuple[str, int, int], ...] = ()
+    averaged: int = 0
     failed: str = ""
+
+    @property
+    def averages(self) -> str:
+        """What is to be said of kernels that were not timed one by one; empty where all were."""
+        if not self.averaged:
+            return ""
+        return (f"{self.averaged:,} of {self.totals('kernel')[0]:,} kernels, in replayed graphs, "
+                "take the mean of their times where they were measured one by one")
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds."""
@@ -196,6 +209,7 @@ class Decoder:
         event.device, event.stream = record.where & 255, (record.where >> 8) & 0xFFFF
         event.replayed = record.kind == KERNEL and bool(record.where & REPLAYED)
         event.estimated = bool(record.where & ESTIMATED)
+        event.averaged = bool(record.where & AVERAGED)
         event.stack = ()
         if record.kind == KERNEL:
             event.plan, event.value = record.value, 0

@@ -5,6 +5,8 @@ cdef extern from *:
     typedef int (*slip_launch_call)(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
                                     unsigned, unsigned, void *, void **, void **);
     typedef int (*slip_graph_call)(void *, void *);
+    typedef int (*slip_event_call)(void *);
+    typedef int (*slip_clock_call)(float *, void *, void *);
     typedef struct {
         void *function;
         unsigned x, y, z, u, v, w, shared;
@@ -51,6 +53,27 @@ cdef extern from *:
         Py_END_ALLOW_THREADS
         return status;
     }
+    static int slip_record(size_t call, size_t event, size_t stream) {
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = ((slip_graph_call)call)((void *)event, (void *)stream);
+        Py_END_ALLOW_THREADS
+        return status;
+    }
+    static int slip_query(size_t call, size_t event) {
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = ((slip_event_call)call)((void *)event);
+        Py_END_ALLOW_THREADS
+        return status;
+    }
+    static int slip_elapsed(size_t call, float *spent, size_t start, size_t end) {
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = ((slip_clock_call)call)(spent, (void *)start, (void *)end);
+        Py_END_ALLOW_THREADS
+        return status;
+    }
     static int slip_set_node(size_t call, size_t executable, size_t node, size_t function,
                              unsigned x, unsigned y, unsigned z, unsigned u, unsigned v,
                              unsigned w, unsigned shared, char *block, Py_ssize_t n) {
@@ -66,6 +89,9 @@ cdef extern from *:
                           unsigned u, unsigned v, unsigned w, unsigned shared, size_t stream,
                           size_t words, Py_ssize_t nbytes, char *tail, Py_ssize_t n)
     int slip_launch_graph(size_t call, size_t executable, size_t stream)
+    int slip_record(size_t call, size_t event, size_t stream)
+    int slip_query(size_t call, size_t event)
+    int slip_elapsed(size_t call, float *spent, size_t start, size_t end)
     int slip_set_node(size_t call, size_t executable, size_t node, size_t function, unsigned x,
                       unsigned y, unsigned z, unsigned u, unsigned v, unsigned w, unsigned shared,
                       char *block, Py_ssize_t n)
@@ -73,13 +99,16 @@ cdef extern from *:
 cdef class HotCalls:
     cdef object driver
     cdef readonly bint direct
-    cdef size_t launcher, graph_launcher, node_setter
+    cdef size_t launcher, graph_launcher, node_setter, recorder, query, clock
     cdef public Py_ssize_t kernel_launches, graph_launches, graph_kernel_nodes
-    cdef public Py_ssize_t node_updates
+    cdef public Py_ssize_t node_updates, event_records
     cpdef object launch(self, size_t function, object shape, size_t stream, bytes block)
     cpdef bint launch_words(self, size_t function, tuple shape, size_t stream, size_t words,
                             Py_ssize_t nbytes, bytes tail) except -1
     cpdef object launch_graph(self, size_t executable, size_t stream)
     cpdef object set_kernel_node(self, size_t executable, size_t node, size_t function,
                                  object shape, bytes block)
+    cpdef object record_event(self, size_t event, size_t stream)
+    cpdef bint query_event(self, size_t event) except -1
+    cpdef double elapsed(self, size_t start, size_t end) except? -1
     cpdef object failure(self, str call, int status)

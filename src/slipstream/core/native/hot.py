@@ -17,13 +17,15 @@ from slipstream.core.native.driver import Driver, DriverError
 
 # Bytes of the largest parameter block that every card takes.
 LARGEST = 4096
+# The driver's word for an event that is still to happen.
+NOT_READY = 600
 
 
 class HotCalls:
     """Launches kernels and graphs and patches kernel nodes.
 
-    ``kernel_launches``, ``graph_launches``, ``node_updates`` count what went past the binding,
-    ``graph_kernel_nodes`` the kernels inside launched graphs.
+    ``kernel_launches``, ``graph_launches``, ``node_updates``, ``event_records`` count what went
+    past the binding, ``graph_kernel_nodes`` the kernels inside launched graphs.
     """
 
     driver: Driver
@@ -31,21 +33,27 @@ class HotCalls:
     launcher: int
     graph_launcher: int
     node_setter: int
+    recorder: int
+    query: int
+    clock: int
     kernel_launches: int
     graph_launches: int
     graph_kernel_nodes: int
     node_updates: int
+    event_records: int
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.launcher = driver.launcher
         self.graph_launcher = driver.graph_launcher
         self.node_setter = driver.node_setter
+        self.recorder, self.query, self.clock = driver.event_calls if cython.compiled else (0, 0, 0)
         self.direct = bool(cython.compiled and driver.launcher)
         self.kernel_launches = 0
         self.graph_launches = 0
         self.graph_kernel_nodes = 0
         self.node_updates = 0
+        self.event_records = 0
 
     def launch(self, function: cython.size_t, shape: Any, stream: cython.size_t,
                block: bytes) -> None:
@@ -107,6 +115,36 @@ class HotCalls:
                                                x, y, z, u, v, w, shared, block, len(block))
             if status:
                 raise self.failure("cuGraphExecKernelNodeSetParams", status)
+
+    def record_event(self, event: cython.size_t, stream: cython.size_t) -> None:
+        """Let an event stand for what a stream holds now."""
+        if not self.recorder:
+            self.driver.record_event(event, stream)
+            return
+        if cython.compiled:
+            self.event_records += 1
+            status: cython.int = slip_record(self.recorder, event, stream)
+            if status:
+                raise self.failure("cuEventRecord", status)
+
+    def query_event(self, event: cython.size_t) -> bool:
+        """Whether what an event stands for is done."""
+        if cython.compiled and self.query:
+            status: cython.int = slip_query(self.query, event)
+            if status and status != NOT_READY:
+                raise self.failure("cuEventQuery", status)
+            return not status
+        return self.driver.query_event(event)
+
+    def elapsed(self, start: cython.size_t, end: cython.size_t) -> float:
+        """Milliseconds between two events."""
+        if cython.compiled and self.clock:
+            spent: cython.float = 0.0
+            status: cython.int = slip_elapsed(self.clock, cython.address(spent), start, end)
+            if status:
+                raise self.failure("cuEventElapsedTime", status)
+            return spent
+        return self.driver.elapsed(start, end)
 
     def failure(self, call: str, status: cython.int) -> DriverError:
         """The error of a call that failed."""

@@ -39,7 +39,7 @@ cdef extern from *:
     long long *slip_more_cells(long long *data, Py_ssize_t before, Py_ssize_t n)
 
 # Numbers of the module that C code reads.
-cdef Py_ssize_t _width, _cell, _kinds, _near
+cdef Py_ssize_t _width, _cell, _kinds, _near, _part, _whole
 cdef int _op, _view, _dispatch, _launch, _host_kernel
 
 @cython.final
@@ -99,7 +99,7 @@ cdef class Ring:
     cdef Py_ssize_t _place_of(self, object code, int instruction, long long address) except -1
     cpdef object write(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                        long long end, long long value)
-    cpdef object write_parts(self, list parts, Py_ssize_t start, Py_ssize_t length, double share)
+    cpdef object write_parts(self, Cells parts, Py_ssize_t start, Py_ssize_t length, double share)
     cdef int _put(self, long long what, Py_ssize_t name, Py_ssize_t site, long long start,
                   long long end, long long value) except -1
     cdef long long _running(self) noexcept

@@ -40,10 +40,12 @@ _dispatch, _launch, _host_kernel = DISPATCH, LAUNCH, HOST_KERNEL
 MOST_NAMES = 1 << 18
 # Names and lines that C code finds again by their address: two words each, one of the last.
 _near = 1 << 12
+# Numbers of a part of a span, and what stands for all of the span in them.
+_part, _whole = 6, 1 << 52
 OTHER = "(other)"
 LOW = (1 << 32) - 1
 # Bits of a record's ``where``, above the device (8 bits) and the stream (16 bits).
-REPLAYED, ESTIMATED = 1 << 32, 1 << 33
+REPLAYED, ESTIMATED, AVERAGED = 1 << 32, 1 << 33, 1 << 34
 # Device memory that left by address: (address, bytes, code, instruction), the last ones.
 MOST_EXPORTS = 64
 exports: dict[int, tuple[int, Any, int]] = {}
@@ -390,27 +392,27 @@ class Ring:
         """
         self._put(what, name, site, start, end, value)
 
-    def write_parts(self, parts: list[Any], start: cython.Py_ssize_t, length: cython.Py_ssize_t,
+    def write_parts(self, parts: Cells, start: cython.Py_ssize_t, length: cython.Py_ssize_t,
                     share: cython.double) -> int:
         """Add the records of a span that its kernels share; the number of the first.
 
-        ``parts``: for each (what, name, site, value, where it begins and ends as shares of the
-        span); of that, the last ``share`` is shown.
+        ``parts``: as `packed` makes them; of each part's share, the last ``share`` is shown.
         """
-        first: cython.double
         last: cython.double
         begin: cython.longlong
         end: cython.longlong
+        place: cython.Py_ssize_t = 0
         number: cython.Py_ssize_t = self.written
-        for each in parts:
-            what, name, site, value, low, high = each
-            first = low
-            last = high
-            first = last - (last - first) * share
-            begin = start + cython.cast(cython.longlong, first * length)
-            end = start + cython.cast(cython.longlong, last * length)
+        whole: cython.double = _whole
+        while place + _part <= parts.room:
+            last = parts.get(place + 5) / whole
+            begin = start + cython.cast(
+                cython.longlong, (last - (last - parts.get(place + 4) / whole) * share) * length)
             # Nothing takes no time, however short the span that is shared.
-            self._put(what, name, site, begin, end if end > begin else begin + 1, value)
+            end = max(start + cython.cast(cython.longlong, last * length), begin + 1)
+            self._put(parts.get(place), parts.get(place + 1), parts.get(place + 2), begin, end,
+                      parts.get(place + 3))
+            place += _part
         return number
 
     def _put(self, what: cython.longlong, name: cython.Py_ssize_t, site: cython.Py_ssize_t,
@@ -463,11 +465,30 @@ class Ring:
         return cells.get(place), cells.get(place + 1), cells.get(place + 2)
 
 
+def packed(rows: list[Any]) -> Cells:
+    """Parts of a span for `Ring.write_parts`.
+
+    ``rows``: for each (what, name, site, value, where it begins and ends as shares of the span).
+    """
+    found: Cells = Cells(_part * len(rows))
+    place: cython.Py_ssize_t = 0
+    share: cython.double
+    step: cython.Py_ssize_t
+    for row in rows:
+        for step in range(4):
+            found.set(place + step, row[step])
+        for step in range(4, 6):
+            share = row[step]
+            found.set(place + step, cython.cast(cython.longlong, share * _whole))
+        place += _part
+    return found
+
+
 def amend(ring: Ring, number: cython.Py_ssize_t, start: cython.longlong,
-          end: cython.longlong) -> None:
+          end: cython.longlong, flag: cython.longlong = 0) -> None:
     """Set when a record began and ended, now that it is known and not estimated any more.
 
-    What was overwritten stays counted as it was.
+    ``flag``: what is added to where it ran.  What was overwritten stays counted as it was.
     """
     if number < ring.dropped or number >= ring.written:
         return
@@ -482,7 +503,7 @@ def amend(ring: Ring, number: cython.Py_ssize_t, start: cython.longlong,
         where -= estimated
     cells.set(place + 2, start)
     cells.set(place + 3, end)
-    cells.set(place + 5, where)
+    cells.set(place + 5, where | flag)
     kind: cython.longlong = first & 255
     ring.by_site.lengthen(site * _kinds + kind, more)
     ring.by_name.lengthen((first >> 32) * _kinds + kind, more)

@@ -142,7 +142,7 @@ def driver_stats(device: Any = None) -> dict[str, int]:
         hot = getattr(each, "hot", None)
         if hot is not None:
             for name in ("kernel_launches", "graph_launches", "graph_kernel_nodes",
-                         "node_updates"):
+                         "node_updates", "event_records"):
                 counts[name] = counts.get(name, 0) + getattr(hot, name)
     return counts
 

@@ -4,6 +4,9 @@ Launches are noted in the order of the driver's calls, and the records' correlat
 that order, the same for all kernels of a graph's launch.  So of the launches that hold the same
 kernels, the n-th is the n-th such group of records.  Where there are not as many of one as of the
 other, none of these is believed: they keep their times by events, and the profile says why.
+
+Of most launches of graphs there is one record (`sampling`): their kernels take the mean of those
+times that were told of the same ops of the same lines, within what the record leaves room for.
 """
 
 from __future__ import annotations
@@ -13,9 +16,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from slipstream.core.launch.cuda.sampling import Content, Sampler
 from slipstream.core.native.cupti import (
     COPIES,
+    GRAPH,
     KERNEL,
+    MEMCPY,
     Activity,
     Clock,
     Cupti,
@@ -23,13 +29,15 @@ from slipstream.core.native.cupti import (
     opened,
     version_text,
 )
-from slipstream.core.vocab.ring import ESTIMATED, amend
+from slipstream.core.vocab.ring import AVERAGED, ESTIMATED, amend
 
 # Launches that are noted; later ones are timed by events.
 MOST_NOTED = 1 << 20
 # What a library's launches stand for, whose kernels are not known by name.
 LIBRARY = ("library call",)
 COPY = "copy"
+# Launches of graphs of which there is one record.
+WHOLE = ("graph as a whole",)
 # Behind every correlation number.
 LAST = 1 << 62
 Key = tuple[Any, ...]
@@ -42,22 +50,26 @@ class Noted:
 
     ``rows``: the records that it becomes; ``symbols``: the kernels' names, none for copies and
     library calls; ``graph``: whether one call launched them all; ``copied``: bytes of a copy, or
-    -1.
+    -1; ``whole``: of a graph there is one record, ``span``.
     """
 
-    __slots__ = ("copied", "first", "graph", "rows", "symbols", "times")
+    __slots__ = ("copied", "first", "graph", "rows", "span", "symbols", "times", "whole")
 
     def __init__(self, rows: Sequence[Any], symbols: tuple[str, ...], graph: bool,
-                 copied: int) -> None:
+                 copied: int, whole: bool = False) -> None:
         self.first = -1
         self.rows = rows
         self.symbols = symbols
         self.graph = graph
         self.copied = copied
+        self.whole = whole
+        self.span: Times | None = None
         self.times: list[Times | None] = [None] * len(rows)
 
     def keys(self) -> list[Key]:
         """What its calls launch: for each the kernels by name, or the bytes of a copy."""
+        if self.whole:
+            return [WHOLE]
         if self.copied >= 0:
             return [(COPY, self.copied)]
         if not self.symbols:
@@ -82,6 +94,8 @@ class Group(NamedTuple):
     @property
     def key(self) -> Key:
         """What it launched."""
+        if self.records[0].kind == GRAPH:
+            return WHOLE
         if self.records[0].kind != KERNEL:
             return (COPY, self.records[0].nbytes)
         return tuple(sorted(record.name for record in self.records))
@@ -91,22 +105,28 @@ class Verdict(NamedTuple):
     """What came of a profile's records.
 
     ``source``: what told the times; ``missing``: why some or all are by events, or empty;
-    ``foreign``: (kernel's name, how many, ns) of what this process launched beside us.
+    ``foreign``: (kernel's name, how many, ns) of what this process launched beside us;
+    ``averaged``: launches that take the mean of others' times.
     """
 
     source: str = "events"
     missing: str = ""
     foreign: tuple[tuple[str, int, int], ...] = ()
+    averaged: int = 0
 
 
 class Activities:
-    """CUPTI's records for one profile.  Making it begins them; raises CuptiError without them."""
+    """CUPTI's records for one profile.  Making it begins them; raises CuptiError without them.
 
-    def __init__(self, ring: Any) -> None:
+    ``every``: each kernel of each graph is to have its own.
+    """
+
+    def __init__(self, ring: Any, every: bool = False) -> None:
         self.ring = ring
         self.library: Cupti = opened.library()
         self.library.begin()
         self.clock = Clock(self.library, ring.now)
+        self.sampler = Sampler(self.library, every)
         self.notes: list[Noted] = []
         self.left = MOST_NOTED
 
@@ -117,6 +137,7 @@ class Activities:
             self.left -= len(noted.rows)
             if self.left <= 0:
                 self.library.stop()
+                self.sampler.every = True
         return noted
 
     def finish(self) -> Verdict:
@@ -129,25 +150,27 @@ class Activities:
         cut = self.left <= 0 or self.library.collector.refused() > 0
         matcher = Matcher(self.notes, grouped(records), cut)
         matcher.match()
+        averaged = fill(self.notes)
         told = sum(self.write(noted) for noted in self.notes)
         count = sum(len(noted.rows) for noted in self.notes)
         source = version_text(self.library.version) if told else "events"
         return Verdict(source, missing_text(matcher, count - told, count, lost),
-                       matcher.foreign())
+                       matcher.foreign(), averaged)
 
     def write(self, noted: Noted) -> int:
         """Write the times of work into its records; how many."""
-        told = 0
+        told, flag = 0, AVERAGED if noted.whole else 0
         for place, times in enumerate(noted.times):
             if times is None:
                 continue
             start = self.clock.of(times[0])
             end = start + max(times[1] - times[0], 1)
             if noted.first >= 0:
-                amend(self.ring, noted.first + place, start, end)
+                amend(self.ring, noted.first + place, start, end, flag)
             else:
                 what, name, site, value, *_ = noted.rows[place]
-                self.ring.write(what & ~(ESTIMATED << 8), name, site, start, end, value)
+                self.ring.write(what & ~(ESTIMATED << 8) | flag << 8, name, site, start, end,
+                                value)
                 self.ring.timer.lost -= 1
             told += 1
         return told
@@ -156,12 +179,13 @@ class Activities:
 def grouped(records: Iterable[Activity]) -> list[Group]:
     """Kernels and copies by the call that launched them, in the order of the calls.
 
-    Kernels and copies of one graph are two groups.
+    Kernels and copies of one graph are two groups; a graph as a whole is one.
     """
-    found: dict[tuple[int, bool], list[Activity]] = defaultdict(list)
+    found: dict[tuple[int, int], list[Activity]] = defaultdict(list)
     for record in records:
-        if record.kind == KERNEL or record.kind in COPIES:
-            found[record.correlation, record.kind == KERNEL].append(record)
+        if record.kind in (KERNEL, GRAPH, *COPIES):
+            kind = MEMCPY if record.kind in COPIES else record.kind
+            found[record.correlation, kind].append(record)
     return [Group(correlation, sorted(parts, key=lambda record: record.start))
             for (correlation, _), parts in sorted(found.items(), key=lambda item: item[0])]
 
@@ -182,6 +206,8 @@ class Matcher:
         self.groups: dict[Key, list[Group]] = defaultdict(list)
         self.correlations: dict[int, int] = {}
         self.wrong: list[tuple[Key, int, int]] = []
+        # Numbers of graphs that are ours.
+        self.graphs: set[int] = set()
         self.left: list[Group] = []
         for group in groups:
             self.groups[group.key].append(group)
@@ -205,8 +231,11 @@ class Matcher:
 
     def match(self) -> None:
         """Match all calls: those whose kernels are known by name, then the library's."""
-        for key, calls in self.calls.items():
-            groups = self.groups.pop(key, [])
+        # Graphs as a whole come last: by then those that are ours are known by their numbers.
+        for key in sorted(self.calls, key=WHOLE.__eq__):
+            calls, groups = self.calls[key], self.groups.pop(key, [])
+            if key == WHOLE and len(groups) > len(calls):
+                groups = [group for group in groups if group.records[0].graph in self.graphs]
             if len(groups) == len(calls) or (self.cut and len(groups) < len(calls)):
                 for call, group in zip(calls, groups, strict=False):
                     self.give(call, group)
@@ -220,6 +249,9 @@ class Matcher:
         """These records are the call's."""
         self.correlations[id(call)] = group.correlation
         noted = call.noted
+        if noted.whole:
+            noted.span = span_of(group.records)
+            return
         if not noted.graph or noted.copied >= 0:
             noted.times[call.place] = span_of(group.records)
             return
@@ -229,6 +261,7 @@ class Matcher:
             waiting[noted.symbols[place]].append(place)
         for record in group.records:
             noted.times[waiting[record.name].pop()] = span_of([record])
+            self.graphs.add(record.graph)
 
     def match_library(self) -> None:
         """Library calls have the kernels that lie between their neighbours' and are nobody's."""
@@ -274,6 +307,17 @@ def span_of(records: list[Activity]) -> Times | None:
         return None
     start = min(record.start for record in records)
     return start, start + sum(record.end - record.start for record in records)
+
+
+def fill(notes: list[Noted]) -> int:
+    """Give the kernels of graphs that were recorded as a whole their times; how many have them."""
+    contents: dict[int, Content] = defaultdict(Content)
+    for noted in notes:
+        if noted.span is not None:
+            contents[id(noted.rows)].whole.append(noted)
+        elif noted.graph and all(noted.times):
+            contents[id(noted.rows)].timed.append(noted.times)
+    return sum(content.fill() for content in contents.values())
 
 
 def missing_text(matcher: Matcher, missing: int, count: int, lost: int) -> str:

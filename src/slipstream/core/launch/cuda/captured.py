@@ -109,10 +109,10 @@ class CapturedGraph:
         for storage in self.hosts:
             backend.pins().follow(queue, storage)
         ring = modes.ring
-        begun = None if ring is None else ring.timer.begin(queue)
+        work = None if ring is None else Work(self.launches, self.sites, b"", "", ())
+        begun = None if ring is None else ring.timer.begin(queue, work)
         backend.hot.launch_graph(self.executable, queue.stream)
         if ring is not None:
-            work = Work(self.launches, self.sites, b"", "", ())
             ring.timer.sent(queue, work, begun)
         queue.sequence += 1
         self.used[queue.number] = queue.sequence

@@ -438,10 +438,11 @@ def launch_whole(queue: Queue, window: Window, graph: Graph) -> None:
         # The simulated driver counts them itself.
         queue.hot.graph_kernel_nodes += count
     ring: Ring | None = modes.ring
-    begun = None if ring is None else ring.timer.begin(queue)
+    work = None if ring is None else work_of(window, 0, count, "")
+    begun = None if ring is None else ring.timer.begin(queue, work)
     queue.hot.launch_graph(graph.executable, queue.stream)
     if ring is not None:
-        ring.timer.sent(queue, work_of(window, 0, count, ""), begun)
+        ring.timer.sent(queue, work, begun)
     graph.used = queue.counts.windows
     queue.counts.launches += count
     queue.counts.replayed += count
@@ -458,7 +459,7 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     queue.counts.alone(reason, rest)
     ring: Ring | None = modes.ring
     work = None if ring is None else work_of(window, place, len(rest), reason)
-    begun = None if ring is None else ring.timer.begin(queue)
+    begun = None if ring is None else ring.timer.begin(queue, work)
     for each in rest:
         launch = each
         end: cython.Py_ssize_t = window.ends[place]

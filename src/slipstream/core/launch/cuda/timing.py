@@ -18,6 +18,7 @@ from slipstream.core.launch.cuda.activities import Activities, Noted, Verdict
 from slipstream.core.launch.door import door
 from slipstream.core.native.cupti import CuptiError
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, DriverError
+from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.operands import bytes_of, operations_of, specs_of
 from slipstream.core.vocab.records import Plan
@@ -31,7 +32,9 @@ from slipstream.core.vocab.ring import (
     LOW,
     REPLAYED,
     SEND,
+    Cells,
     exported_at,
+    packed,
 )
 
 # A kernel's time is reckoned as this, and its bytes or its operations at so many a nanosecond: what
@@ -67,13 +70,15 @@ class Work(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The records that a span becomes: see `Ring.write_parts`; the ns that they are reckoned to.
+    """The records that a span becomes; the ns that they are reckoned to.
 
-    ``kept``: a list whose address is the key; ``symbols``: the kernels' names to the driver, where
-    CUPTI tells of them; ``copied``: bytes of a copy, or -1.
+    ``rows``: see `ring.packed`; ``cells``: the same packed; ``kept``: a list whose address is the
+    key; ``symbols``: the kernels' names to the driver, where CUPTI tells of them; ``copied``: bytes
+    of a copy, or -1.
     """
 
     rows: list[tuple[int, int, int, int, float, float]]
+    cells: Cells
     cost: float
     site: int
     kept: Any
@@ -108,28 +113,33 @@ class Span(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A send that is under way: the layer before it, when it began, the event before the work."""
+    """A send that is under way: the layer before it, when it began, the event before the work.
+
+    ``parts``: what it becomes; ``whole``: CUPTI tells of the graph as a whole.
+    """
 
     layer: int
     start: int
     event: int
+    parts: Any = None
+    whole: bool = False
 
 
 class Clock:
     """Turns the events of one device into host time: ``base`` happened at ``at`` ns."""
 
-    def __init__(self, driver: Any, stream: int, now: Any) -> None:
-        self.driver = driver
+    def __init__(self, calls: HotCalls, driver: Any, stream: int, now: Any) -> None:
+        self.calls = calls
         self.base = driver.create_event(timing=True)
         before = now()
-        driver.record_event(self.base, stream)
+        calls.record_event(self.base, stream)
         driver.wait_event(self.base)
         # It happened somewhere between.
         self.at: int = (before + now()) // 2
 
     def of(self, event: int) -> int:
         """When an event that is done happened."""
-        return self.at + int(self.driver.elapsed(self.base, event) * 1e6)
+        return self.at + int(self.calls.elapsed(self.base, event) * 1e6)
 
 
 class Timer:
@@ -140,11 +150,14 @@ class Timer:
     ``verdict``: what told the times in the end.
     """
 
-    def __init__(self, ring: Any, by_events: bool = False, wanted: bool = True) -> None:
+    def __init__(self, ring: Any, by_events: bool = False, wanted: bool = True,
+                 every_kernel: bool = False) -> None:
         self.ring = ring
+        self.every_kernel = every_kernel
         self.wanted = wanted
         self.by_events = by_events
         self.driver: Any = None
+        self.calls: Any = None
         self.told = False
         self.clocks: dict[int, Clock] = {}
         # Events that may be used again, by device.
@@ -168,18 +181,25 @@ class Timer:
 
     # -- sends --
 
-    def begin(self, queue: Any) -> Begun:
-        """A queue is about to send."""
+    def begin(self, queue: Any, work: Work | None = None) -> Begun:
+        """A queue is about to send launches, or to make a library call."""
         if self.driver is None:
             self.attach(queue.driver)
         layer = self.ring.switch(DRIVER)
         where = self.where_of(queue)
+        parts, whole = None, False
+        if work is not None:
+            where |= 0 if work.reason else REPLAYED
+            parts = self.parts_of(work, where)
+            if self.activities is not None and not work.reason:
+                whole = self.activities.sampler.choose(id(parts.rows), len(parts.rows), parts.cost)
         event = 0 if self.told else self.mark(queue.stream, where)
-        return Begun(layer, self.ring.now(), event)
+        return Begun(layer, self.ring.now(), event, parts, whole)
 
     def attach(self, driver: Any) -> None:
         """The first use of a driver in this profile."""
         self.driver = driver
+        self.calls = calls_of(driver)
         self.told = not self.wanted or (not self.by_events and driver.tell_work(self.ran))
         if self.told:
             self.verdict = Verdict("driver" if self.wanted else "")
@@ -187,7 +207,7 @@ class Timer:
             self.verdict = Verdict()
         else:
             try:
-                self.activities = Activities(self.ring)
+                self.activities = Activities(self.ring, self.every_kernel)
             except CuptiError as failure:
                 self.verdict = Verdict(missing=str(failure))
 
@@ -210,7 +230,7 @@ class Timer:
         """It sent these launches."""
         ring, end = self.ring, self.ring.now()
         where = self.streams[queue.stream] | (0 if work.reason else REPLAYED)
-        parts = self.parts_of(work, where)
+        parts = begun.parts
         ring.write(SEND | where << 8, ring.name_of(self.text_of(work)), parts.site, begun.start,
                    end, len(parts.rows))
         self.timed(queue.stream, parts, begun, where)
@@ -329,10 +349,11 @@ class Timer:
         ordinal = where & 255
         try:
             if ordinal not in self.clocks:
-                self.clocks[ordinal] = Clock(self.driver, stream, self.ring.now)
+                self.clocks[ordinal] = Clock(self.calls, self.driver, stream,
+                                             self.ring.now)
             free = self.free.setdefault(ordinal, [])
             event = free.pop() if free else self.driver.create_event(timing=True)
-            self.driver.record_event(event, stream)
+            self.calls.record_event(event, stream)
         except DriverError:
             return 0
         return int(event)
@@ -346,7 +367,7 @@ class Timer:
         noted = None
         if self.activities is not None:
             noted = self.activities.note(Noted(parts.rows, parts.symbols, bool(where & REPLAYED),
-                                               parts.copied))
+                                               parts.copied, begun.whole))
         if not begun.event or not last:
             self.lost += len(parts.rows)
             return
@@ -366,7 +387,7 @@ class Timer:
 
     def write_done(self) -> None:
         """The same; the lock is held."""
-        while self.pending and self.driver.query_event(self.pending[0].last):
+        while self.pending and self.calls.query_event(self.pending[0].last):
             span = self.pending.popleft()
             free, clock = self.free[span.where & 255], self.clocks[span.where & 255]
             try:
@@ -375,7 +396,7 @@ class Timer:
                 self.lost += len(span.parts.rows)
                 continue
             share = span.busy(start, end) / max(end - start, 1)
-            first = self.ring.write_parts(span.parts.rows, start, end - start, share)
+            first = self.ring.write_parts(span.parts.cells, start, end - start, share)
             if span.noted is not None:
                 span.noted.first = first
             free.append(span.first)
@@ -410,6 +431,16 @@ class Timer:
                 self.driver.destroy_event(event)
 
 
+def calls_of(driver: Any) -> HotCalls:
+    """The driver's calls of the hot path: a backend's, which counts them."""
+    for backend in door.windowed:
+        each: Any = backend
+        if each.driver is driver:
+            found: HotCalls = each.hot
+            return found
+    return HotCalls(driver)
+
+
 def cost_of(plan: Plan) -> float:
     """ns that a plan's kernel is reckoned to take: what its bytes or its operations need."""
     _, outs = specs_of(plan)
@@ -429,4 +460,4 @@ def shared(items: list[Any], where: int, kept: Any = None) -> Parts:
         rows.append((kind | (where | flag) << 8, name, site, value, at / total,
                      (at + cost) / total))
         at += cost
-    return Parts(rows, total, items[-1][2] if items else 0, kept)
+    return Parts(rows, packed(rows), total, items[-1][2] if items else 0, kept)

@@ -22,6 +22,9 @@ class Checked:
         self.launcher = address_of(library.cuLaunchKernel)
         self.graph_launcher = address_of(library.cuGraphLaunch)
         self.node_setter = address_of(library.cuGraphExecKernelNodeSetParams_v2)
+        # Newer drivers have another function for the elapsed time; both tell the same.
+        self.event_calls = (address_of(library.cuEventRecord), address_of(library.cuEventQuery),
+                            address_of(library.cuEventElapsedTime))
 
     def status_name(self, status: int) -> str:
         """The name of a status, without its prefix."""
