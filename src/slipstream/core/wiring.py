@@ -39,7 +39,8 @@ def wire() -> None:
     devices.register()
     autocasting.hooks.to_dtype = ops.to_dtype
     gradients.hooks.formula_builder = formula_builder
-    op.wiring.special = modes.special
+    autocasting.hooks.special = modes.special
+    op.wiring.special = autocasting.special
     op.wiring.gather = mixing.gather
     mixing.hooks.to_device = ops.to_device
     op.wiring.begin_write = writing.begin_write

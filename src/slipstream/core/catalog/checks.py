@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import cython
 import numpy as np
 
+from slipstream.core.catalog.table import ops
 from slipstream.core.fuse.formula import exp, normal_below, where
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.records import TensorBase
@@ -15,6 +17,24 @@ from slipstream.core.vocab.records import TensorBase
 ROOT_HALF = math.sqrt(0.5)
 ROOT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 ROOT_ONE_OVER_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
+
+
+# -- gradients of what is plain -------------------------------------------------------------------
+def sum_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> list[Any] | None:
+    """Both gradients of a plain sum are its own: no kernel runs where they have its dtype."""
+    g = cython.declare(TensorBase, known["g"])
+    own = g.spec.dtype
+    if known["alpha"] != 1:
+        return None
+    results: list[Any] = []
+    for each in wanted.values():
+        if each is own:
+            results.append(g)
+        elif each.is_complex is not own.is_complex:
+            return None
+        else:
+            results.append(ops.to_dtype.call((g, each), None))
+    return results
 
 
 # -- refusals ------------------------------------------------------------------------------------

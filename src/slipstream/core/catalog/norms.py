@@ -148,11 +148,16 @@ def _splits(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
     if "self" not in wanted or "weight" not in wanted:
         return None
     spec = known["self"].spec
-    leading = spec.ndim - len(ints(known["normalized_shape"]))
+    sizes = known["normalized_shape"]
+    leading = spec.ndim - (len(sizes) if type(sizes) is tuple else len(ints(sizes)))
     if (spec.device.type != "cuda" or not leading or not spec.numel
             or spec.dtype.is_complex):
         return None
-    return tuple(range(leading))
+    return LEADING[leading] if leading < len(LEADING) else tuple(range(leading))
+
+
+# The first so many dims.
+LEADING = tuple([tuple(range(count)) for count in range(6)])
 
 
 def layer_norm_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:

@@ -22,7 +22,7 @@ from slipstream.core.catalog.samples import (
     tensor_pairs,
     unary,
 )
-from slipstream.core.catalog.table import define, ops
+from slipstream.core.catalog.table import define
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import POINTWISE, Entry
 from slipstream.core.fuse.formula import where
@@ -50,22 +50,12 @@ def binary_op(signature: str, formula: Any, gradient: Any, reference: Any, **fac
                  out=True, path=signature.partition("(")[0], **facts))
 
 
-def sum_gradients(dtypes: dict[str, Any], known: dict[str, Any]) -> list[Any] | None:
-    """Both gradients of a plain sum are its own: no kernel runs where they have its dtype."""
-    g, alpha = known["g"], known["alpha"]
-    if alpha != 1 or any(each.is_complex is not g.spec.dtype.is_complex
-                         for each in dtypes.values()):
-        return None
-    return [g if each is g.spec.dtype else ops.to_dtype.call((g, each), None)
-            for each in dtypes.values()]
-
-
 binary_op(
     "add(Tensor|Number self, Tensor|Number other, *, Number alpha=1)",
     lambda self, other, alpha: self + alpha * other,
     {"self": lambda g: g, "other": lambda g, alpha: g * alpha},
     lambda self, other, alpha=1: self + np.asarray(alpha).astype(np.result_type(other)) * other,
-    promotion=promotion.pair, check=checks.alpha, samples=scaled, joint=sum_gradients,
+    promotion=promotion.pair, check=checks.alpha, samples=scaled, joint=checks.sum_gradients,
     exceptions=reasons.ROUNDED_HALF,
     doc="self + alpha * other.",
 )

@@ -12,6 +12,7 @@ from slipstream.core.catalog import samples
 from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
+from slipstream.core.dispatch.op import knows
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu import products
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
@@ -269,6 +270,13 @@ def _rows_and_sums_shape(call: Any) -> Any:
     return [*_rows_shape(call), (call.spec("self").dtype, call.spec("self").shape[-1:])]
 
 
+def _sums_rows(left: Any, right: Any) -> Any:
+    """Whether `rows_product_sums` takes two tensors; what it has a plan for it took before."""
+    if knows(ops.rows_product_sums, left, right):
+        return True
+    return optional.load(CUDA_PRODUCTS).sums_rows(left.spec, right.spec)
+
+
 def _linear_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
     """All gradients, the weight's and the bias's by one kernel where it takes them."""
     if "weight" not in wanted or "bias" not in wanted:
@@ -279,7 +287,7 @@ def _linear_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
     bias_spec = cython.declare(Spec, known["bias_spec"])
     if (upstream.spec.device.type != "cuda" or upstream.spec.itemsize != 2 or weight_spec.ndim != 2
             or bias_spec.shape != weight_spec.shape[:1]
-            or not optional.load(CUDA_PRODUCTS).sums_rows(upstream.spec, x.spec)):
+            or not _sums_rows(upstream, x)):
         return None
     sums = ops.rows_product_sums.call2(g, x)
     if "input" not in wanted:

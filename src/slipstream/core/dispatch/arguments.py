@@ -39,10 +39,11 @@ def bind_arguments(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     places = places_of.get(key)
     if places is None:
         return _bound_anew(op, args, kwargs, key)
-    values = list(args)
-    values.extend(op.defaults[len(args):])
-    for place, value in zip(places, kwargs.values(), strict=True):
-        values[place] = value
+    values = list(args + op.tails[len(args)])
+    at = 0
+    for value in kwargs.values():
+        values[places[at]] = value
+        at += 1
     return tuple(values)
 
 

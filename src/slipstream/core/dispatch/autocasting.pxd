@@ -5,6 +5,8 @@ from slipstream.core.dispatch.lists cimport TensorList
 from slipstream.core.engine.tape cimport Tape
 from slipstream.core.vocab.records cimport GradRecord, Spec, Storage, TensorBase
 
+cimport cython
+
 cdef ModeTable modes
 cdef Tape tape
 
@@ -22,6 +24,18 @@ cdef class Cast:
     cpdef bint lacks(self, TensorBase weight)
     cpdef object keep(self, object settings, TensorBase weight, TensorBase cast)
 
+cdef extern from *:
+    """
+    #define slip_address(object) ((size_t)(object))
+    """
+    size_t slip_address(object thing)
+
+cdef object _identity(object thing)
+cdef Cast lowering(ModeState state, str device_type)
+cdef Cast cast_of(ModeState state, str device_type, object dtype, bint keeps)
+cpdef object autocast(Op op, ModeState state, tuple args, object kwargs, object target, object form)
+
+@cython.freelist(8)
 cdef class WeightCast:
     cdef public TensorBase weight
     cdef public Storage storage

@@ -4,6 +4,9 @@ An op with a policy comes here while autocast is on.  Inside the call autocast i
 device types of its policies: what the op is made of casts nothing again.
 """
 
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,7 +29,7 @@ from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
 
 __all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "OpCore", "Spec", "Storage", "Tape",
            "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
-           "forget_casts", "hooks"]
+           "forget_casts", "hooks", "special"]
 
 # Policies; `entry.Entry` says what each means.
 LOWER = "lower"
@@ -44,12 +47,24 @@ Named = dict[str, Any]
 
 
 class Hooks:
-    """The op that casts; set by wiring."""
+    """The op that casts, and what else calls in special modes come to; set by wiring."""
 
     to_dtype: Any = None
+    special: Any = None
 
 
 hooks = Hooks()
+
+
+def special(op: Op, state: ModeState, args: Values, kwargs: Named | None, target: Any,
+            form: int) -> Any:
+    """The slow way of the door, taken while autocast or a mode is on or somebody listens.
+
+    Autocast comes first, as in PyTorch: modes and listeners see the casts.
+    """
+    if state.special & op.heeds & AWAKE:
+        return autocast(op, state, args, kwargs, target, form)
+    return hooks.special(op, state, args, kwargs, target, form)
 
 
 def autocast(op: Op, state: ModeState, args: Values, kwargs: Named | None, target: Any,
@@ -65,6 +80,11 @@ def autocast(op: Op, state: ModeState, args: Values, kwargs: Named | None, targe
         for device_type, policy in op.policies.items():
             bit: cython.int = BITS[device_type]
             if not awake & bit:
+                continue
+            if policy == LOWER:
+                cast = lowering(state, device_type)
+                args = cast.sequence(args)
+                kwargs = cast.named(kwargs)
                 continue
             if policy == REFUSED and lies_on(device_type, op.bind(args, kwargs)):
                 raise refusal(op, state, args, kwargs)
@@ -98,13 +118,30 @@ def autocast_function(function: Callable[..., Any], policies: dict[str, str], ar
         state.special |= awake
 
 
+def lowering(state: ModeState, device_type: str) -> Cast:
+    """The cast to the narrow dtype of the scope."""
+    settings = state.autocast
+    return cast_of(state, device_type, settings.dtypes[device_type],
+                   settings.caching and settings.nesting > 0)
+
+
+def cast_of(state: ModeState, device_type: str, dtype: Any, keeps: bool) -> Cast:
+    """A cast, made without a call of __init__."""
+    cast: Cast = Cast.__new__(Cast)
+    cast.state = state
+    cast.device_type = device_type
+    cast.dtype = dtype
+    cast.keeps = keeps
+    return cast
+
+
 def cast_for(policy: str, state: ModeState, device_type: str, args: Values,
              kwargs: Named | None) -> Cast:
     """The cast that a policy asks for."""
     settings = state.autocast
     lower = settings.dtypes[device_type]
     if policy == FLOAT32:
-        return Cast(state, device_type, float32, False)
+        return cast_of(state, device_type, float32, False)
     if policy == WIDEST:
         lower = widest(lower, device_type, (*args, *(kwargs or {}).values()))
     keeps = settings.caching and settings.nesting > 0 and lower is settings.dtypes[device_type]
@@ -150,13 +187,18 @@ class Cast:
 
     def sequence(self, values: Values) -> Values:
         """Every value cast; the same tuple where there is nothing to cast."""
-        found: list = []
-        same = True
-        for value in values:
+        found: list | None = None
+        place: cython.Py_ssize_t
+        for place in range(len(values)):
+            value = values[place]
+            if value is None or type(value) is int or type(value) is float or type(value) is bool:
+                continue
             made = self.value(value)
-            same = same and made is value
-            found.append(made)
-        return values if same else tuple(found)
+            if made is not value:
+                if found is None:
+                    found = list(values)
+                found[place] = made
+        return values if found is None else tuple(found)
 
     def named(self, values: Named | None) -> Named | None:
         """Every value of a dict cast."""
@@ -169,7 +211,7 @@ class Cast:
         if not self.keeps or not is_weight(tensor) or is_capturing():
             return hooks.to_dtype.call((tensor, self.dtype), None)
         settings: AutocastState = self.state.autocast
-        key = (id(tensor), self.dtype)
+        key = (_identity(tensor), self.dtype)
         casts: dict = settings.casts
         found = casts.get(key)
         known: WeightCast
@@ -200,7 +242,7 @@ class Cast:
         """Whether a weight is still one, beside the others on its device, and not yet cast."""
         if not is_weight(weight) or weight.spec.device.type != self.device_type:
             return False
-        found = self.state.autocast.casts.get((id(weight), self.dtype))
+        found = self.state.autocast.casts.get((_identity(weight), self.dtype))
         return found is None or not _serves(found, self.state.grad_enabled)
 
     def keep(self, settings: AutocastState, weight: TensorBase, cast: TensorBase) -> None:
@@ -209,7 +251,14 @@ class Cast:
         cast.record = None
         if state.grad_enabled:
             tape.record_cast(weight_cast, weight, cast, state)
-        settings.casts[(id(weight), self.dtype)] = WeightCast(weight, cast)
+        settings.casts[(_identity(weight), self.dtype)] = WeightCast(weight, cast)
+
+
+def _identity(thing: Any) -> Any:
+    """``id`` without a call."""
+    if cython.compiled:
+        return slip_address(thing)  # noqa: F821
+    return id(thing)
 
 
 class WeightCast:

@@ -5,6 +5,7 @@ from slipstream.core.vocab.records cimport (
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Rule, Tape
+from slipstream.core.dispatch.ways cimport Ways
 from slipstream.core.launch.door cimport LaunchDoor
 
 cdef ModeTable modes
@@ -43,6 +44,7 @@ cdef class OpCore(OpBase):
     cdef public Py_ssize_t unkeyed
     cdef public dict policies
     cdef public int heeds
+    cdef public Ways ways
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)
@@ -50,7 +52,6 @@ cdef class OpCore(OpBase):
     cdef object _submit(self, Plan plan, tuple outs, object values)
     cdef object _launch(self, Plan plan, ModeState state, object values)
     cdef object _record(self, Plan plan, ModeState state, object values, tuple outs)
-    cdef tuple _operands(self, Plan plan, tuple outs, object values)
     cdef tuple _numbers(self, Plan plan, object values)
     cdef TensorBase _alias(self, TensorBase source, Spec spec, Py_ssize_t offset, object tracked)
     cdef object _view(self, Plan plan, ModeState state, object values)
@@ -62,4 +63,5 @@ cdef class OpCore(OpBase):
 cdef size_t watched_block(Backend backend, Py_ssize_t nbytes) except? 0
 cdef object watched_record(Plan plan, object values, tuple outs, ModeState state)
 
+cdef object _operands(Plan plan, tuple outs, object values)
 cdef Py_ssize_t distance(tuple starts, tuple steps)

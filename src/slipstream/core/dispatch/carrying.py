@@ -17,6 +17,7 @@ from slipstream.core.dispatch.tracing import (
     traced_node,
     traced_record,
 )
+from slipstream.core.dispatch.ways import Ways
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import BITS, MODE
@@ -113,6 +114,7 @@ class OpCore(OpBase):
     unkeyed: int
     policies: dict[str, str]
     heeds: int
+    ways: Ways
 
     def __init__(self, entry: Any, builder: Any) -> None:
         signature = parse(entry.signature)
@@ -143,6 +145,7 @@ class OpCore(OpBase):
         self.kernels = {}
         self.recent = self.recent_left = self.recent_right = None
         self.recent_flags = 0
+        self.ways = Ways()
         self.lists = {}
         self.unkeyed = unkeyed_place(entry, self.names)
         self.policies = entry.policies
@@ -222,21 +225,6 @@ class OpCore(OpBase):
         out.offset = 0
         return out
 
-    def _operands(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
-        if not plan.operands:
-            return outs
-        first = values[plan.operands[0]]
-        if len(plan.operands) == 1 and isinstance(first, TensorBase):
-            return (*outs, first) if len(outs) > 1 else (outs[0], first)
-        operands: list = list(outs)
-        for position in plan.operands:
-            value = values[position]
-            if isinstance(value, TensorBase):
-                operands.append(value)
-            elif value is not None:
-                operands.extend(value)
-        return tuple(operands)
-
     def _numbers(self, plan: Plan, values: Any) -> tuple[Any, ...]:
         if plan.prepare is not None:
             return plan.prepare(values)
@@ -253,7 +241,7 @@ class OpCore(OpBase):
         if self.refuses:
             self._submit(plan, outs, values)
         else:
-            door.submit(plan, self._operands(plan, outs, values), self._numbers(plan, values))
+            door.submit(plan, _operands(plan, outs, values), self._numbers(plan, values))
         if plan.rule is not None:
             self._record(plan, state, values, outs)
         return outs[0] if plan.outputs == 1 else outs
@@ -261,7 +249,7 @@ class OpCore(OpBase):
     def _submit(self, plan: Plan, outs: tuple[Any, ...], values: Any) -> None:
         """Launch what may refuse elements, such as an index: its error names the call."""
         try:
-            door.submit(plan, self._operands(plan, outs, values), self._numbers(plan, values))
+            door.submit(plan, _operands(plan, outs, values), self._numbers(plan, values))
         except (IndexError, RuntimeError) as failure:
             # A device that runs later tells of launches before this one.
             if plan.backend.immediate:
@@ -372,6 +360,31 @@ class OpCore(OpBase):
                 return False
         # Only a pointwise op may read its target: others read elsewhere than they write.
         return same <= 1 or self.entry.kind == "pointwise"
+
+
+def _operands(plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
+    if not plan.operands:
+        return outs
+    places: tuple = plan.operands
+    first = values[places[0]]
+    if len(outs) == 1 and isinstance(first, TensorBase):
+        if len(places) == 1:
+            return (outs[0], first)
+        second = values[places[1]]
+        if isinstance(second, TensorBase):
+            if len(places) == 2:
+                return (outs[0], first, second)
+            third = values[places[2]]
+            if len(places) == 3 and isinstance(third, TensorBase):
+                return (outs[0], first, second, third)
+    operands: list = list(outs)
+    for position in plan.operands:
+        value = values[position]
+        if isinstance(value, TensorBase):
+            operands.append(value)
+        elif value is not None:
+            operands.extend(value)
+    return tuple(operands)
 
 
 def distance(starts: Any, steps: Any) -> int:

@@ -19,7 +19,7 @@ import cython
 
 from slipstream.core.dispatch.entry import COMPOSITE, Entry
 from slipstream.core.dispatch.op import PLAIN, Op
-from slipstream.core.dispatch.signature import NUMBER, TENSORS
+from slipstream.core.dispatch.signature import NUMBER, STATIC, TENSORS
 from slipstream.core.engine.tape import Rule, SavedTensor
 from slipstream.core.fuse.symbols import NotAFormula
 from slipstream.core.launch.door import LaunchDoor, door
@@ -93,6 +93,9 @@ class FormulaRule(Rule):
     wanted: tuple[str, ...]
     joint: Any
     upstream: Any
+    upstream_sources: tuple[int, ...]
+    known_names: tuple[str, ...]
+    known_sources: tuple[int, ...]
 
     def __init__(self, op: Op, positions: tuple[int, ...]) -> None:
         super().__init__(f"{_title(op.name)}Backward0", positions)
@@ -119,6 +122,7 @@ class FormulaRule(Rule):
                 (tensors if _holds_tensors(op, place) else others).append((place, False))
         self.saves = tuple([place for place, _ in tensors])
         self.keeps = tuple(others)
+        self.constant = all([spec or op.kinds[place] == STATIC for place, spec in others])
         self.sources = {"g": G, "grads": GRADS, "out": RESULT, "result_dtypes": DTYPES}
         for place, position in enumerate(self.saves):
             self.sources[names[position]] = place
@@ -127,6 +131,12 @@ class FormulaRule(Rule):
             self.sources[f"{names[position]}_spec" if spec else names[position]] = KEPT + place
         self.calls = [(formula, self.sources_of(parameters_of(formula)))
                       for formula in self.formulas]
+        self.upstream_sources = (() if self.upstream is None
+                                 else self.sources_of(parameters_of(self.upstream)))
+        self.known_names = tuple([name for name in self.sources
+                                  if (name != "out" or self.saves_output)
+                                  and (name != "out_1" or self.saves_second)])
+        self.known_sources = self.sources_of(self.known_names)
         self.program = None
         self.program_sources = ()
         # Gradients of several results come as a list, which no formula takes.
@@ -141,15 +151,15 @@ class FormulaRule(Rule):
         """Gradients of the inputs; raises RuntimeError for a saved tensor that changed."""
         held = self._held(node)
         if self.upstream is not None:
-            sources = self.sources_of(parameters_of(self.upstream))
-            grads = [self.upstream(*self._values(sources, node, grads, held)), *grads[1:]]
+            values = self._values(self.upstream_sources, node, grads, held)
+            grads = [self.upstream(*values), *grads[1:]]
         if create_graph or _lacks(grads):
             return self._with_tensors(node, grads, held)
         if self.joint is not None:
-            dtypes = dict(zip(self.wanted, _dtypes_of(node.inputs), strict=True))
-            results = self.joint(dtypes, self._known(node, grads, held))
+            results = self.joint(_dtypes_by(self.wanted, node.inputs),
+                                 self._known(node, grads, held))
             if results is not None:
-                return list(results)
+                return results if type(results) is list else list(results)
         if self.eager:
             return self._with_tensors(node, grads, held)
         try:
@@ -263,9 +273,12 @@ class FormulaRule(Rule):
 
     def _known(self, node: Node, grads: list[Any], held: list[Any]) -> dict[str, Any]:
         """Everything that a formula may ask for, by name."""
-        return {name: self._value(source, node, grads, held)
-                for name, source in self.sources.items()
-                if (name != "out" or self.saves_output) and (name != "out_1" or self.saves_second)}
+        found: dict = {}
+        place: cython.Py_ssize_t
+        for place in range(len(self.known_names)):
+            found[self.known_names[place]] = self._value(self.known_sources[place], node, grads,
+                                                         held)
+        return found
 
     def _make_program(self, node: Node, grads: list[Any], held: list[Any]) -> None:
         program = gradient_op(self, self._known(node, grads, held))
@@ -308,6 +321,17 @@ def _dtypes_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         spec = each
         found.append(spec.dtype)
     return tuple(found)
+
+
+def _dtypes_by(names: tuple[Any, ...], inputs: tuple[Any, ...]) -> Any:
+    """The dtypes of the inputs, by the names of these."""
+    found: dict = {}
+    place: cython.Py_ssize_t
+    spec: Spec
+    for place in range(len(names)):
+        spec = inputs[place]
+        found[names[place]] = spec.dtype
+    return found
 
 
 def _unpack(saved: Any, node: Node) -> Any:

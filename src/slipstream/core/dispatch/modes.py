@@ -9,10 +9,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from slipstream.core.dispatch import autocasting
 from slipstream.core.dispatch.op import IN_PLACE, OUT, Op
 from slipstream.core.launch.door import emit
-from slipstream.core.vocab.autocast import AWAKE, MODE
+from slipstream.core.vocab.autocast import MODE
 from slipstream.core.vocab.modes import ModeState, hearing, modes
 
 
@@ -81,12 +80,7 @@ class RecordMode(DispatchMode):
 
 def special(op: Op, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
             target: Any, form: int) -> Any:
-    """The slow way of the door, taken while a mode is active or somebody listens.
-
-    Autocast comes first, as in PyTorch: modes and listeners see the casts.
-    """
-    if state.special & op.heeds & AWAKE:
-        return autocasting.autocast(op, state, args, kwargs, target, form)
+    """A call while a mode is active or somebody listens, and autocast has done its part."""
     if state.stack:
         mode = state.stack[-1]
         return _inside(state, mode, BoundOp(op, form, target), args, kwargs or {})

@@ -4,17 +4,12 @@ from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Tape
 from slipstream.core.launch.door cimport LaunchDoor
 from slipstream.core.dispatch.carrying cimport OpCore
+from slipstream.core.dispatch.plans cimport PlanTable
+from slipstream.core.dispatch.ways cimport Way
 
 cdef ModeTable modes
 cdef Tape tape
 cdef LaunchDoor door
-
-cdef class PlanTable:
-    cdef public list ring
-    cdef public Py_ssize_t limit
-    cdef public Py_ssize_t hand
-    cdef public Py_ssize_t made
-    cpdef void keep(self, Op op, Plan plan)
 
 cdef class Op(OpCore):
     cpdef object call(self, tuple args, dict kwargs)
@@ -26,7 +21,6 @@ cdef class Op(OpCore):
     cpdef object dispatch(self, ModeState state, object values, object target, int form)
     cdef object _call_into(self, ModeState state, tuple args)
     cdef object _first_call(self, tuple key, ModeState state, object values)
-    cdef tuple _key(self, ModeState state, object values, object target, int form)
     cpdef Plan plan_for(self, ModeState state, object values, object target, int form)
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
@@ -34,6 +28,9 @@ cdef class Op(OpCore):
 cdef object YES
 cdef object NO
 
+cdef object _go(Op op, Way way, ModeState state, tuple args, dict kwargs)
+cpdef bint knows(Op op, TensorBase a, TensorBase b) except -1
+cdef object _key(Op op, ModeState state, object values, object target, int form)
 cdef bint _told_apart(tuple values) except -1
 cdef object _as_taken(OpCore op, object values)
 cdef bint _has_numpy(object values) except -1
@@ -41,6 +38,8 @@ cdef object _note_made(object values, Plan plan, object begun)
 cdef tuple _short_key(OpCore op, ModeState state, tuple args)
 cdef int _wants(ModeState state, TensorBase tensor) except -1
 cdef bint _is_bare(Plan plan) except -1
+cdef object UNKEYED
+cdef object _short_part(OpCore op, Py_ssize_t place, object value)
 cdef object _part(OpCore op, Py_ssize_t place, object value)
 cdef object _note_recent(Op op, Plan plan, object left, object right, int flags)
 cdef object _record_short(

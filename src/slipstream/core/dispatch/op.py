@@ -9,13 +9,15 @@ autograd.
 from __future__ import annotations
 
 import time
+from math import copysign
 from typing import Any
 
 import cython
 import numpy as np
 
-from slipstream.core.dispatch.arguments import NumPyScalarError, without_numpy
+from slipstream.core.dispatch.arguments import NumPyScalarError, places_of, without_numpy
 from slipstream.core.dispatch.carrying import IN_PLACE, OUT, PLAIN, OpCore, wiring
+from slipstream.core.dispatch.plans import PlanTable, drop_plans
 from slipstream.core.dispatch.signature import (
     NUMBER,
     STATIC,
@@ -24,6 +26,7 @@ from slipstream.core.dispatch.signature import (
     TENSORS,
 )
 from slipstream.core.dispatch.tracing import begin_planning, emit_plan, end_planning
+from slipstream.core.dispatch.ways import Way
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.dtypes import DType, float64
@@ -37,69 +40,15 @@ if not cython.compiled:
     from slipstream.core.dispatch import quick
 
 __all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTable", "Ring",
-           "Spec", "Tape", "plan_table", "wiring"]
+           "Spec", "Tape", "Way", "drop_plans", "plan_table", "wiring"]
 
 
-class PlanTable:
-    """Bounds the number of plans: a clock that drops what was not used since its last turn."""
-
-    ring: list[Plan]
-    limit: int
-    hand: int
-    made: int
-
-    def __init__(self, limit: int) -> None:
-        self.ring = []
-        self.limit = limit
-        self.hand = 0
-        self.made = 0
-
-    def keep(self, op: Op, plan: Plan) -> None:
-        """Take in a new plan, dropping an unused one when the table is full."""
-        if len(self.ring) < self.limit:
-            self.ring.append(plan)
-            return
-        while True:
-            old: Plan = self.ring[self.hand]
-            if not old.used:
-                break
-            old.used = False
-            self.hand = (self.hand + 1) % self.limit
-        self.ring[self.hand] = plan
-        self.hand = (self.hand + 1) % self.limit
-        forget(old)
-
-
-def drop_plans(op: Op) -> None:
-    """Forget every plan and recipe of an op, whose kernels changed."""
-    plan: Plan
-    for each in list(op.plans.values()):
-        plan = each
-        # It stays in the ring until the clock passes; with other keys it takes no new plan along.
-        plan.key = None
-        plan.short_key = None
-    op.plans.clear()
-    op.binary.clear()
-    _note_recent(op, None, None, None, 0)
-    op.recipes.clear()
-    op.lists.clear()
-
-
-# Marks short keys of calls with keywords.
+# Marks short keys of calls with keywords, and of two operands whose plan goes the long way.
 BOUND = "bound"
+LONG = "long"
 # What stands for bools in keys, as True equals 1.
 YES: object = object()
 NO: object = object()
-
-
-def forget(plan: Plan) -> None:
-    """Take a plan out of its op's tables."""
-    op: Op = plan.op  # type: ignore[assignment]  # every plan is an Op's
-    op.plans.pop(plan.key, None)
-    if plan.short_key is not None:
-        op.binary.pop(plan.short_key, None)
-    if op.recent is plan:
-        _note_recent(op, None, None, None, 0)
 
 
 class Op(OpCore):
@@ -128,6 +77,9 @@ class Op(OpCore):
             return wiring.special(self, state, args, kwargs, None, PLAIN)
         if self.compound or modes.listeners is not None:
             return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
+        way: Way | None = self.ways.find(state, args, kwargs) if cython.compiled else None
+        if way is not None:
+            return _go(self, way, state, args, kwargs)
         bound: tuple = self.bind(args, kwargs) if kwargs else args
         key = _short_key(self, state, bound)
         if kwargs and key is not None:
@@ -138,6 +90,9 @@ class Op(OpCore):
             return self._first_call(key, state, bound if kwargs else self.bind(args, None))
         plan: Plan = found
         plan.used = True
+        if cython.compiled:
+            self.ways.note(plan, state, args, kwargs,
+                           places_of.get((self, len(args), *kwargs)) if kwargs else None)
         if not (plan.bare or kwargs):
             bound = self.bind(bound, None)
         return self._carry_out(plan, state, bound, None, PLAIN)
@@ -262,7 +217,14 @@ class Op(OpCore):
         values = self.bind(args, None)
         if self.compound:
             return self._compound(values)
+        # The key of a plan that the short way cannot carry out.
+        longer: tuple = (LONG, key)
+        found = self.binary.get(longer)
         plan: Plan
+        if found is not None:
+            plan = found
+            plan.used = True
+            return self._carry_out(plan, state, values, None, PLAIN)
         try:
             plan = self.plan_for(state, values, None, PLAIN)
         except MixedDeviceError as error:
@@ -275,6 +237,9 @@ class Op(OpCore):
             self.binary[key], plan.short_key = plan, key
             if not cython.compiled:
                 quick.adopt(self, plan)
+        elif plan.key and plan.short_key is None and not others:
+            # The type of a number is no key of a plan that holds its value.
+            self.binary[longer], plan.short_key = plan, longer
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call_inplace(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
@@ -352,7 +317,7 @@ class Op(OpCore):
 
     def plan_for(self, state: ModeState, values: Any, target: Any, form: int) -> Plan:
         """The plan of these arguments."""
-        key = self._key(state, values, target, form)
+        key = _key(self, state, values, target, form)
         try:
             found = self.plans.get(key)
         except TypeError as failure:
@@ -376,32 +341,50 @@ class Op(OpCore):
             plan_table.keep(self, plan)
         return plan
 
-    def _key(self, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
-        n: cython.Py_ssize_t = self.count
-        key: list = [None] * (n + 2)
-        flags: cython.int = 0
-        i: cython.Py_ssize_t
-        tensor: TensorBase
-        for i in range(n):
-            value = values[i]
-            if isinstance(value, TensorBase):
-                tensor = value
-                key[i] = tensor.spec
-                if ((tensor.record is not None or tensor.base is not None)
-                        and state.grad_enabled and tape.requires_grad(tensor)):
-                    flags |= 1 << i
-            elif value is None:
-                continue
-            elif self.kinds[i] == TENSORS:
-                key[i], wants = self._specs(value, state.grad_enabled)
-                flags |= wants << i
-            else:
-                key[i] = _part(self, i, value)
-        if self.device_at >= 0 and key[self.device_at] is None:
-            key[self.device_at] = state.device
-        key[n] = flags
-        key[n + 1] = form if form == PLAIN else (form, _target_key(target))
-        return tuple(key)
+
+def _go(op: Op, way: Way, state: ModeState, args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None) -> Any:
+    """Carry out a call that was met before."""
+    plan: Plan = way.plan
+    plan.used = True
+    if kwargs:
+        return op._carry_out(plan, state, way.bound(args + op.tails[len(args)], kwargs),
+                               None, PLAIN)
+    return op._carry_out(plan, state, args if plan.bare else op.bind(args, None), None,
+                           PLAIN)
+
+
+def knows(op: Op, a: TensorBase, b: TensorBase) -> bool:
+    """Whether an op's `call2` has a plan for two tensors without history, of results in a row."""
+    return (LONG, (a.spec, b.spec, 0)) in op.binary
+
+
+def _key(op: Op, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
+    n: cython.Py_ssize_t = op.count
+    key: list = [None] * (n + 2)
+    flags: cython.int = 0
+    i: cython.Py_ssize_t
+    tensor: TensorBase
+    for i in range(n):
+        value = values[i]
+        if isinstance(value, TensorBase):
+            tensor = value
+            key[i] = tensor.spec
+            if ((tensor.record is not None or tensor.base is not None)
+                    and state.grad_enabled and tape.requires_grad(tensor)):
+                flags |= 1 << i
+        elif value is None:
+            continue
+        elif op.kinds[i] == TENSORS:
+            key[i], wants = op._specs(value, state.grad_enabled)
+            flags |= wants << i
+        else:
+            key[i] = _part(op, i, value)
+    if op.device_at >= 0 and key[op.device_at] is None:
+        key[op.device_at] = state.device
+    key[n] = flags
+    key[n + 1] = form if form == PLAIN else (form, _target_key(target))
+    return tuple(key)
 
 
 def _short_key(op: OpCore, state: ModeState, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -410,7 +393,7 @@ def _short_key(op: OpCore, state: ModeState, args: tuple[Any, ...]) -> tuple[Any
     flags: cython.int = 0
     i: cython.Py_ssize_t
     tensor: TensorBase
-    if n > 9 or op.device_at >= 0:
+    if n > 12 or op.device_at >= 0:
         return None
     parts: list | None = [] if n > 5 else None
     part: Any = None
@@ -425,34 +408,50 @@ def _short_key(op: OpCore, state: ModeState, args: tuple[Any, ...]) -> tuple[Any
             if ((tensor.record is not None or tensor.base is not None)
                     and state.grad_enabled and tape.requires_grad(tensor)):
                 flags |= 1 << i
-        elif value is None or type(value) is int or type(value) is bool or type(value) is str:
-            if i < op.count and op.kinds[i] != STATIC:
-                return None
-            part = value
-            if value is True:
-                part = YES
-            elif value is False:
-                part = NO
-        elif i < op.count and op.kinds[i] == STATIC and type(value) is tuple:
-            if not _told_apart(value):
-                return None
-            part = value
-        elif i < op.count and op.kinds[i] == STATIC and type(value) is DType:
-            part = value
-        elif i < op.count and op.kinds[i] == STATIC and type(value) is float and value > 0:
-            # Beside its type, as an int may equal it; zero, which has two signs, and nan, which
-            # equals nothing, stand in full keys alone.
-            part = (float, value)
         elif i < op.count and op.kinds[i] == TENSORS and type(value) in (list, tuple):
             part, wants = op._specs(value, state.grad_enabled)
             flags |= wants << i
         else:
-            return None
+            part = _short_part(op, i, value)
+            if part is UNKEYED:
+                return None
         if parts is not None:
             parts.append(part)
     if parts is not None:
         return (n, flags, *parts)
     return (flags, part) if n == 1 else (n, flags, part, second, third, fourth, fifth)
+
+
+def _short_part(op: OpCore, place: int, value: Any) -> Any:
+    """What a short key holds of an argument that is no tensor; `UNKEYED` where only the full key
+    will do.
+    """
+    kind: cython.int = op.kinds[place] if place < op.count else STATIC
+    if value is None:
+        return None
+    if kind == NUMBER:
+        if type(value) is not int and type(value) is not float:
+            return UNKEYED
+        return DEFAULT if value is op.defaults[place] else type(value)
+    if kind != STATIC:
+        return UNKEYED
+    if value is True:
+        return YES
+    if value is False:
+        return NO
+    if type(value) is int or type(value) is str or place >= op.count:
+        return value if type(value) is int or type(value) is str else UNKEYED
+    if type(value) is DType or (type(value) is tuple and _told_apart(value)):
+        return value
+    if type(value) is float and value == value:
+        # Beside its type, as an int may equal it; zero has two signs, and nan, which equals
+        # nothing, stands in full keys alone.
+        return (float, value) if value else _ZEROS[copysign(1.0, value)]
+    return UNKEYED
+
+
+# Stands for an argument that no short key can hold.
+UNKEYED: object = object()
 
 
 def _told_plan(op: Op, state: ModeState, values: Any, written: tuple[Any, int]) -> Plan:
@@ -527,6 +526,8 @@ def _part(op: OpCore, place: int, value: Any) -> Any:
 
 
 DEFAULT = "default"
+# What stands for zeros, by their signs.
+_ZEROS = {1.0: (float, "0.0"), -1.0: (float, "-0.0")}
 
 
 def static_key(value: Any) -> Any:

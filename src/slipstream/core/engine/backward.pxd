@@ -11,10 +11,13 @@ cdef Operations operations
 cdef Tape tape
 cdef Checks _checks
 
+cimport cython
+
 cdef class Checks:
     cdef public bint nan
     cdef public Py_ssize_t held_bytes
 
+@cython.freelist(256)
 cdef class Visit:
     cdef public Node node
     cdef public list grads
@@ -54,6 +57,7 @@ cdef extern from *:
 
 cpdef list run_backward(list tensors, list grads, bint retain_graph, bint create_graph,
                         list inputs, bint accumulate)
+cdef bint _lacks(list grads)
 cdef object start_walk(Walk walk, list tensors, list grads)
 cdef object push_roots(Walk walk)
 cdef TensorBase lasting_ones(Walk walk, Node node, TensorBase tensor)

@@ -290,7 +290,7 @@ class Walk:
         if node.saved is None:
             raise RuntimeError(AGAIN)
         rule: Rule = node.rule
-        if len(grads) > 1 and rule.materializes and None in grads:
+        if len(grads) > 1 and rule.materializes and _lacks(grads):
             grads = [zeros_of(grad, spec, grads) for grad, spec in zip(grads, node.outputs,
                                                                      strict=True)]
         if node.hooks:
@@ -354,6 +354,14 @@ class Walk:
             self.push(visit)
         elif not self.hold(visit):
             self.early.append(visit)
+
+
+def _lacks(grads: list[Any]) -> bool:
+    """Whether a gradient is None; ``in`` would ask tensors whether they equal it."""
+    lacks = False
+    for grad in grads:
+        lacks = lacks or grad is None
+    return lacks
 
 
 def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:

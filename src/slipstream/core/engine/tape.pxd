@@ -2,6 +2,8 @@ from slipstream.core.vocab.making cimport slip_new
 from slipstream.core.vocab.records cimport GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.modes cimport ModeState
 
+cimport cython
+
 cdef class Rule:
     cdef public str name
     cdef public tuple differentiable
@@ -14,9 +16,11 @@ cdef class Rule:
     cdef public bint foreign
     cdef public bint casts
     cdef public bint widens
+    cdef public bint constant
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cpdef object free(self, Node node)
 
+@cython.freelist(256)
 cdef class SavedTensor:
     cdef public TensorBase tensor
     cdef public Py_ssize_t version
@@ -47,6 +51,9 @@ cdef class Tape:
                             ModeState state)
     cdef Node _begin(self, Rule rule, ModeState state)
     cdef object _keep(self, Node node, Rule rule, object values)
+    cdef object _keep_tensors(self, Node node, Rule rule, object values)
+    cdef bint _lead_plainly(self, Node node, tuple places, object values) except -1
+    cdef object _keep_of_plan(self, Node node, Plan plan, object values)
     cdef object _lead(self, Node node, list tensors)
     cdef object _belong(self, TensorBase out, Node node, int place)
     cdef object _save_output(self, Node node, TensorBase out)
@@ -61,4 +68,5 @@ cdef TensorBase _alias(object tensor, GradRecord record)
 cdef list _differentiated(Rule rule, object values)
 cdef tuple _specs_of(list tensors)
 cdef int _number(TensorBase tensor)
+cdef bint _last(tuple values) except -1
 cdef object _kept(object value, bint spec)

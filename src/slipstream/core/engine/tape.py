@@ -14,6 +14,7 @@ from typing import Any
 
 import cython
 
+from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.modes import ModeState, decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Plan, Spec, Storage, TensorBase
 
@@ -44,6 +45,7 @@ class Rule:
     foreign: bool
     casts: bool
     widens: bool
+    constant: bool
 
     def __init__(self, name: str, differentiable: tuple[int, ...]) -> None:
         self.name = name
@@ -61,6 +63,8 @@ class Rule:
         # Whether it is a cast's, and whether it takes a gradient in 16 bits as one that was cast.
         self.casts = False
         self.widens = False
+        # Whether what it keeps of arguments follows from a call's plan.
+        self.constant = False
 
     def apply(self, node: Node, grads: list[Any], create_graph: bool) -> list[Any]:
         """Gradients of the inputs, one for each edge, from those of the outputs."""
@@ -248,17 +252,36 @@ class Tape:
 
     def _keep(self, node: Node, rule: Rule, values: Any) -> None:
         """Save what the rule's formulas name of the arguments."""
-        given: tuple = values if type(values) is tuple else tuple(values)
-        place: cython.Py_ssize_t
-        at: cython.Py_ssize_t
         if rule.saves:
-            found: list = []
-            for place in range(len(rule.saves)):
-                at = rule.saves[place]
-                found.append(self._save(given[at]))
-            node.saved = tuple(found)
+            self._keep_tensors(node, rule, values)
         if rule.keeps:
             node.values = tuple([_kept(values[position], spec) for position, spec in rule.keeps])
+
+    def _keep_tensors(self, node: Node, rule: Rule, values: Any) -> None:
+        """Save the tensors that the rule's formulas name."""
+        given: tuple = values if type(values) is tuple else tuple(values)
+        places: tuple = rule.saves
+        count: cython.Py_ssize_t = len(places)
+        if count == 1:
+            node.saved = (self._save(given[places[0]]),)
+        elif count == 2:
+            node.saved = (self._save(given[places[0]]), self._save(given[places[1]]))
+        else:
+            node.saved = tuple([self._save(given[place]) for place in places])
+
+    def _keep_of_plan(self, node: Node, plan: Plan, values: Any) -> None:
+        """Save what the rule of a plan names; what is the same in every call is kept once."""
+        rule: Rule = plan.rule
+        if rule.saves:
+            self._keep_tensors(node, rule, values)
+        if not rule.keeps:
+            return
+        if plan.kept is not None:
+            node.values = plan.kept
+            return
+        node.values = tuple([_kept(values[position], spec) for position, spec in rule.keeps])
+        if rule.constant and _last(node.values):
+            plan.kept = node.values
 
     def make_node(self, rule: Rule, values: Any, state: ModeState) -> Node:
         """A node with its edges, saved inputs and site; outputs are attached later."""
@@ -286,6 +309,36 @@ class Tape:
         if several:
             node.places = tuple([0 if target is None else _number(tensor)
                                  for target, tensor in zip(edges, tensors, strict=True)])
+
+    def _lead_plainly(self, node: Node, places: tuple[int, ...], values: Any) -> bool:
+        """The same for one to three tensors, each the first output of its node; else False."""
+        count: cython.Py_ssize_t = len(places)
+        one = values[places[0]]
+        if count > 3 or not isinstance(one, TensorBase):
+            return False
+        first: Node | None = self._target(one)
+        if _number(one) > 0:
+            return False
+        if count == 1:
+            node.edges = (first,)
+            return True
+        two = values[places[1]]
+        if not isinstance(two, TensorBase):
+            return False
+        second: Node | None = self._target(two)
+        if _number(two) > 0:
+            return False
+        if count == 2:
+            node.edges = (first, second)
+            return True
+        three = values[places[2]]
+        if not isinstance(three, TensorBase):
+            return False
+        third: Node | None = self._target(three)
+        if _number(three) > 0:
+            return False
+        node.edges = (first, second, third)
+        return True
 
     def attach(self, node: Node, outs: tuple[Any, ...]) -> None:
         """Make ``outs`` the node's outputs; save the first one bare if the rule names it."""
@@ -346,15 +399,17 @@ class Tape:
                     state: ModeState) -> Node:
         """Record a call of a plan, whose operands and results have the same specs every time."""
         rule: Rule = plan.rule
-        tensors = _differentiated(rule, values)
         node = self._begin(rule, state)
         node.plan = plan
-        self._lead(node, tensors)
-        if plan.in_specs is None:
-            plan.in_specs = _specs_of(tensors)
+        if plan.in_specs is None or not self._lead_plainly(node, rule.differentiable, values):
+            tensors = _differentiated(rule, values)
+            self._lead(node, tensors)
+            if plan.in_specs is None:
+                plan.in_specs = _specs_of(tensors)
         node.inputs = plan.in_specs
         node.outputs = plan.out_specs
-        self._keep(node, rule, values)
+        if rule.saves or rule.keeps:
+            self._keep_of_plan(node, plan, values)
         place: cython.int = 0
         for out in outs:
             self._belong(out, node, place)
@@ -385,7 +440,7 @@ class Tape:
         node.inputs = plan.in_specs
         node.outputs = plan.out_specs
         if rule.saves or rule.keeps:
-            self._keep(node, rule, operands + tail)
+            self._keep_of_plan(node, plan, operands + tail)
         self._belong(out, node, 0)
         if rule.saves_output:
             self._save_output(node, out)
@@ -426,6 +481,18 @@ def _kept(value: Any, spec: bool) -> Any:
         return value.spec
     return None if value is None else [each.spec for each in value]
 
+
+def _last(values: tuple[Any, ...]) -> bool:
+    """Whether values are what they are for good."""
+    for value in values:
+        if value is None or type(value) in _LASTING:
+            continue
+        if type(value) is not tuple or not _last(value):
+            return False
+    return True
+
+
+_LASTING = (Spec, DType, int, float, bool, str)
 
 if not cython.compiled:
     # A compiled instance starts with None in these fields; an uncompiled one finds it here.

@@ -1,3 +1,5 @@
+cimport cython
+
 cdef class Spec:
     cdef readonly object device
     cdef readonly object dtype
@@ -77,6 +79,7 @@ cdef class Plan:
     cdef public bint used
     cdef public bint bare
     cdef public tuple quick
+    cdef public tuple kept
     cdef public object passing
 
 cdef class OpBase:
@@ -92,6 +95,7 @@ cdef class Slots:
     cdef public object tensor_class
     cdef public object with_array
 
+@cython.freelist(256)
 cdef class Node:
     cdef public object rule
     cdef public tuple edges

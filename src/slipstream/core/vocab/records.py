@@ -234,6 +234,7 @@ class Plan:
     ``out_spec``, ``kernel`` and ``backend`` are None until a builder fills them in, and stay so
     where a plan of its kind has none.  ``in_specs``: those of the inputs that its rule gives
     gradients to, once it was recorded.  ``bare``: a call needs the operands alone.
+    ``kept``: what its nodes keep of arguments that are the same in every call of it.
     ``quick``: what the short way of the uncompiled core needs.  ``passing``: how gradients passed
     a call of it last, kept by `dispatch.gradients`.
     """
@@ -259,6 +260,7 @@ class Plan:
     rule: Any
     used: bool
     bare: bool
+    kept: tuple[Any, ...] | None
     quick: tuple[Any, ...] | None
     passing: Any
 
@@ -284,6 +286,7 @@ class Plan:
         self.rule = None
         self.used = True
         self.bare = False
+        self.kept = None
         self.quick = None
         self.passing = None
 

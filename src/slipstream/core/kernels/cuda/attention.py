@@ -19,11 +19,17 @@ from slipstream.core.kernels.cuda.attention_texts import FORWARD, KEYS, QUERIES
 from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF, HALF_TILES, WHOLE_TILES
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
 from slipstream.core.kernels.cuda.random import STREAM
-from slipstream.core.kernels.cuda.walks import address, blocks, merged
-from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
+from slipstream.core.kernels.cuda.walks import blocks, merged
+from slipstream.core.launch.cuda.launches import (
+    KernelCode,
+    Launch,
+    LaunchKernel,
+    SeriesKernel,
+    make_launch,
+)
 from slipstream.core.native.drivers import drivers
 from slipstream.core.shapes.broadcast import broadcast_strides
-from slipstream.core.vocab.records import Kernel, Plan
+from slipstream.core.vocab.records import Kernel
 
 Ints = tuple[int, ...]
 # Heads beyond this width have their two gradients in blocks of their own.
@@ -323,32 +329,20 @@ def forward(plan: Any, call: Any) -> Kernel:
     return LaunchKernel("cuda attention, tiled by hand")
 
 
-class BackwardKernel(Kernel):
-    """Two launches: by blocks of queries, which leaves the sums that the blocks of keys need."""
-
-    def __init__(self, launches: tuple[Launch, Launch], nbytes: int) -> None:
-        self.name = "cuda attention gradient, tiled by hand"
-        self.launches = launches
-        self.nbytes = nbytes
-
-    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Operands: three gradients, grad, query, key, value, out, what is known of rows, mask."""
-        backend: Any = plan.backend
-        query_grad, key_grad, value_grad, grad, query, key, value, out, rows, *mask = [
-            address(tensor) for tensor in operands]
-        sums = backend.scratch(self.nbytes)
-        first, second = self.launches
-        backend.record(first, (query_grad, sums.address, grad, query, key, value, *mask, out, rows),
-                       numbers)
-        backend.record(second, (key_grad, value_grad, grad, query, key, value, *mask, sums.address),
-                       numbers)
-
-
 def backward(plan: Any, call: Any) -> Kernel:
-    """The gradients by query, key and value."""
+    """The gradients by query, key and value; operands: these, what `_upstream` of the op names.
+
+    Two launches: by blocks of queries, which leaves the sums that the blocks of keys need.
+    """
     specs = plan.out_specs
     found = Attention(plan, call, {
         "grad": call.spec("grad"), "out": call.spec("out"), "query_grad": specs[0],
         "key_grad": specs[1], "value_grad": specs[2]})
-    launches = found.launch(QUERY_KERNEL, QUERIES), found.launch(KEY_KERNEL, KEYS)
-    return BackwardKernel(launches, call.spec("rows").nbytes // 2 * 3)
+    grad, query, key, value, out, rows = range(3, 9)
+    mask = () if call["mask"] is None else (9,)
+    # The gradients by query, key and value are the first operands; -1 is the sums.
+    series = [(found.launch(QUERY_KERNEL, QUERIES), (0, -1, grad, query, key, value, *mask, out,
+                                                     rows)),
+              (found.launch(KEY_KERNEL, KEYS), (1, 2, grad, query, key, value, *mask, -1))]
+    return SeriesKernel("cuda attention gradient, tiled by hand", series,
+                        call.spec("rows").nbytes // 2 * 3)

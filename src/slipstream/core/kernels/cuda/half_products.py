@@ -9,7 +9,6 @@ are float32, in the order of the steps as the instruction has it; the result is 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -330,18 +329,17 @@ class Cards:
     """What devices' cards have, as far as was asked; of one driver at a time."""
 
     def __init__(self) -> None:
-        self.driver: Any = lambda: None
+        self.number = -1
         self.known: dict[int, tuple[bool, int]] = {}
 
     def of(self, index: int) -> tuple[bool, int]:
         """Whether a device's card has the instruction, and its bytes of shared memory a block."""
-        driver = drivers.current()
-        if self.driver() is not driver:
-            # What was a driver's is not held here, nor believed of the next one.
-            self.driver, self.known = weakref.ref(driver), {}
+        if self.number != drivers.number:
+            # What was a driver's is not believed of the next one.
+            self.number, self.known = drivers.number, {}
         found = self.known.get(index)
         if found is None:
-            card = driver.properties(index)
+            card = drivers.current().properties(index)
             found = ((card.major, card.minor) >= OLDEST, card.shared_memory_per_block_optin)
             self.known[index] = found
         return found

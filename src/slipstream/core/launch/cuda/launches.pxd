@@ -1,5 +1,5 @@
 from slipstream.core.launch.cuda.words cimport Words
-from slipstream.core.vocab.records cimport Backend, Kernel, Plan
+from slipstream.core.vocab.records cimport Backend, Kernel, Plan, TensorBase
 
 cdef class Part:
     cdef public int outputs
@@ -23,3 +23,7 @@ cdef class Launch:
 
 cdef class LaunchKernel(Kernel):
     pass
+
+cdef class SeriesKernel(Kernel):
+    cdef public list series
+    cdef public Py_ssize_t nbytes

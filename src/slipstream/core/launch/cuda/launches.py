@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
+import cython
+
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.records import Kernel, Plan
+from slipstream.core.vocab.records import Kernel, Plan, TensorBase
 
 Sizes = tuple[int, int, int]
 
@@ -145,7 +147,8 @@ class Launch:
         return f"<launch of {self.name}, grid {self.grid}, block {self.block}>"
 
 
-__all__ = ["KernelCode", "Launch", "LaunchKernel", "Part", "Words", "make_launch", "three"]
+__all__ = ["KernelCode", "Launch", "LaunchKernel", "Part", "SeriesKernel", "Words", "make_launch",
+           "three"]
 
 
 class LaunchKernel(Kernel):
@@ -159,6 +162,35 @@ class LaunchKernel(Kernel):
         if plan.binding is not None:
             backend: Any = plan.backend
             backend.record_operands(plan.binding, operands, numbers)
+
+
+class SeriesKernel(Kernel):
+    """Several launches over the operands and ``nbytes`` of scratch memory, all with the numbers.
+
+    ``series``: each launch, and which operands its addresses are; -1 stands for the scratch.
+    """
+
+    series: list[tuple[Launch, tuple[int, ...]]]
+    nbytes: int
+
+    def __init__(self, name: str, series: list[tuple[Launch, tuple[int, ...]]],
+                 nbytes: int) -> None:
+        self.name = name
+        self.series = series
+        self.nbytes = nbytes
+
+    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Record the launches."""
+        backend: Any = plan.backend
+        addresses: list = []
+        for each in operands:
+            tensor = cython.cast(TensorBase, each)
+            addresses.append(tensor.storage.address + tensor.offset * tensor.spec.itemsize)
+        # Held until the last launch is recorded.
+        scratch = backend.scratch(self.nbytes)
+        addresses.append(scratch.address)
+        for launch, places in self.series:
+            backend.record(launch, tuple([addresses[place] for place in places]), numbers)
 
 
 def make_launch(code: KernelCode, device: Device, grid: int | Sequence[int],

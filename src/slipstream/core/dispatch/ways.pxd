@@ -1,0 +1,30 @@
+from slipstream.core.engine.tape cimport Tape
+from slipstream.core.vocab.modes cimport ModeState
+from slipstream.core.vocab.records cimport Plan, Spec, TensorBase
+
+cdef extern from *:
+    """
+    #define slip_address(object) ((unsigned long long)(size_t)(object))
+    """
+    unsigned long long slip_address(object thing)
+
+cdef Tape tape
+cdef int SHIFT, STAMINA
+
+cdef class Way:
+    cdef public Plan plan
+    cdef public tuple given
+    cdef public Py_ssize_t count
+    cdef public int flags
+    cdef public tuple places
+    cdef public int stamina
+    cpdef tuple bound(self, tuple values, dict kwargs)
+
+cdef class Ways:
+    cdef public list table
+    cpdef object clear(self)
+    cpdef Way find(self, ModeState state, tuple args, dict kwargs)
+    cpdef object note(self, Plan plan, ModeState state, tuple args, dict kwargs, tuple places)
+
+cdef bint _lasts(object value) except -1
+cdef Py_ssize_t _mixed(ModeState state, tuple args, dict kwargs, int* flags) except -1
