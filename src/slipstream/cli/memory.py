@@ -65,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"script": arguments.script, "devices": devices}, indent=2))
     else:
+        if arguments.failure:
+            print(f"{arguments.failure}\nThe figures cover only what ran until then.")
         print("\n\n".join([as_text(each) for each in devices] or ["no memory was asked for"]))
     return status
 

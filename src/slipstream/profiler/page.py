@@ -90,7 +90,7 @@ def page(recording: Recording, found: Diagnosis | None = None) -> str:
 def verdict_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     """The sentence; what it is worth where the program failed."""
     if recording.failed:
-        yield recording.failed
+        yield from recording.failed.splitlines()
     yield found.verdict
     if recording.virtual:
         yield "(times are the simulated driver's virtual time, not a card's)"
@@ -137,7 +137,7 @@ def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
 def budget_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     """Host and card of an op, and what replay would make of it: `slipstream budget`'s words."""
     budget = budget_of(recording)
-    if budget is None or found.bound == "host":
+    if budget is None or found.bound == "host" or recording.broken:
         return
     yield ""
     yield (f"budget      {budget.host:.1f} µs of the host and {budget.device:.1f} µs of the card "

@@ -346,10 +346,42 @@ def test_the_page_of_a_script_whose_last_kernel_fails(restart, tmp_path, capfd):
                     "y = x[ss.tensor([1, 9]).to('cuda')]\n")
     assert main(["profile", str(path)]) == 1
     output, error = capfd.readouterr()
+    assert f"{path} failed at line 3: IndexError: index 9 is out of bounds" in output
     assert "script.py:3" in output
     assert "host time" in output
     assert "IndexError" in error
     assert "script.py:3" in error
+
+
+WAITING = """import slipstream as ss
+x = ss.ones(512, device="cuda")
+for step in range(60):
+    for _ in range(20):
+        x = x * 0.5 + 1
+    x.sum().item()
+"""
+ENDS = {
+    "raise ValueError('of mine')": "failed at line 7: ValueError: of mine",
+    "x + ss.ones(7, device='cuda')": "failed at line 7: RuntimeError: The size of tensor a (512)",
+    "raise KeyboardInterrupt": "was interrupted at line 7",
+    "raise SystemExit(4)": "ended at line 7 with exit status 4",
+}
+
+
+@pytest.mark.skipif(REAL, reason=MEASURED)
+@pytest.mark.parametrize("last", ENDS)
+def test_a_mend_follows_from_a_run_that_no_error_ended(last, tmp_path, capfd):
+    path = tmp_path / "script.py"
+    path.write_text(f"{WAITING}{last}\n")
+    assert main(["profile", str(path)]) != 0
+    first, second, verdict, *rest = capfd.readouterr().out.strip().splitlines()
+    assert first.startswith(f"{path} {ENDS[last]}")
+    assert second == "The figures cover only what ran until then."
+    broken = "failed" in first
+    assert verdict.startswith("until then in " if broken else "wait-bound: ")
+    assert ("keep the value on the card" in verdict) != broken
+    assert ("after waits" in verdict) == broken
+    assert any(line.startswith("budget") for line in rest) != broken
 
 
 def test_memory_is_sampled_and_the_trace_has_streams(tmp_path):

@@ -106,7 +106,8 @@ class Recording:
     ``timed_by``: what told the times of the card (CUPTI and its version, events, driver, or empty
     where nobody asked), ``untold``: why some or all are by events; ``foreign``: (name, how many,
     ns) of kernels that this process launched beside Slipstream, where CUPTI tells of them.
-    ``failed``: a sentence where the program did not come to its end.
+    ``failed``: what is said first where the program did not come to its end; ``broken``: whether an
+    error ended it, so that no mend follows from what was seen.
     """
 
     events: list[Event]
@@ -125,6 +126,7 @@ class Recording:
     untold: str = ""
     foreign: tuple[tuple[str, int, int], ...] = ()
     failed: str = ""
+    broken: bool = False
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds."""

@@ -49,8 +49,8 @@ class Kept(NamedTuple):
         much = f"{format_bytes(nbytes)} of {format_bytes(whole)}"
         if self.summed:
             return (f"the running sum {made} keeps the autograd graphs of {self.number} steps "
-                    f"alive ({much}): where it is only read, add loss.item() or loss.detach(), or run "
-                    "the loop under no_grad(); where it is differentiated, call backward() in "
+                    f"alive ({much}): where it is only read, add loss.item() or loss.detach(), or "
+                    "run the loop under no_grad(); where it is differentiated, call backward() in "
                     "each step")
         where = f" in a {self.holder}" if self.holder else ""
         return (f"{self.number} results of {made} are held{where}, and each keeps its autograd "
