@@ -465,6 +465,9 @@ def host_sentence(recording: Recording, found: Diagnosis) -> str:
     share = layers[name] / max(sum(layers.values()), 1)
     if recording.calls == 0:
         return "no op was called"
+    if recording.virtual:
+        return ("no card worked, and virtual time does not hold the CPU's work: profile this "
+                "without SLIPSTREAM_DRIVER=sim")
     mend = {"host kernels": "the work is in the kernels: larger steps gain nothing, a card would",
             "Python": "the time is the program's own Python between ops",
             "making plans": "the time is first calls, which make plans and compile kernels once: "

@@ -291,7 +291,8 @@ def facts_text(recording: Recording, found: Diagnosis) -> str:
     if recording.timed_by not in ("", "driver"):
         texts.append(f"kernels timed by {recording.timed_by}")
     if recording.virtual:
-        texts.append("times are the simulated driver's virtual time")
+        texts.append("times are the simulated driver's virtual time, in which the program's own "
+                     "work between calls of ops takes none")
     text = "; ".join(texts if found.launches else texts[:1])
     failed = "; ".join(recording.failed.splitlines())
     return f"{failed} {text}" if failed else text

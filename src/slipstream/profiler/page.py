@@ -11,6 +11,12 @@ from slipstream.profiler.budgets import NOT_LAUNCHING, budget_of, steps_of
 from slipstream.profiler.diagnosis import Diagnosis, diagnose, percent, short, size
 from slipstream.profiler.limits import Limits, limits_of
 
+# What the simulated driver's times are, and what they leave out.
+VIRTUAL = (
+    "(times are the simulated driver's virtual time, no card's and not this machine's: a call of",
+    "an op takes the host 3 µs of it; what the program does between calls, as Python, NumPy,",
+    "loading data or sleeping, takes none: whether it is bound by that, only a card's run tells)",
+)
 MOST_KERNELS = 8
 MOST_LINES = 6
 MOST_FOREIGN = 4
@@ -93,7 +99,7 @@ def verdict_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
         yield from recording.failed.splitlines()
     yield found.verdict
     if recording.virtual:
-        yield "(times are the simulated driver's virtual time, not a card's)"
+        yield from VIRTUAL
 
 
 def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:

@@ -402,8 +402,33 @@ def test_the_page_tells_of_kernels_and_their_limit():
     for text in ("host time", "card        busy", "launches,", "kernels", "of the limit",
                  "planted.py:", "replayed in graphs"):
         assert text in report
-    if not REAL:
-        assert "virtual time" in report
+    assert ("virtual time" in report) != REAL
+
+
+@pytest.mark.skipif(REAL, reason="of the simulated driver")
+def test_the_page_says_what_virtual_time_leaves_out():
+    step = planted.gpu_in_place()
+
+    def slow():
+        sum(range(200_000))
+        return step()
+
+    seen, quick = profiled(slow), profiled(planted.gpu_in_place())
+    text = " ".join(seen.report().split())
+    called = clock.PYTHON_TIME + clock.DISPATCH_TIME
+    assert f"a call of an op takes the host {called:g} µs of it" in text
+    assert "between calls, as Python, NumPy, loading data or sleeping, takes none" in text
+    # As it says: the same calls take the same time, whatever is done between them.
+    layers = [dict(each.recorded().layers) for each in (seen, quick)]
+    assert layers[0]["Python"] == layers[1]["Python"]
+
+
+@pytest.mark.skipif(REAL, reason="of the simulated driver")
+def test_no_verdict_on_the_cpus_work_comes_from_virtual_time():
+    x = ss.ones(64, 64)
+    seen = profiled(lambda: x @ x)
+    assert seen.verdict() == ("no card worked, and virtual time does not hold the CPU's work: "
+                              "profile this without SLIPSTREAM_DRIVER=sim")
 
 
 def test_the_ops_behind_each_replayed_graph_are_in_the_page(tmp_path):
