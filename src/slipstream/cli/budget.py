@@ -64,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     with measure_budget() as found:
         status = run_to_end(arguments, "budget")
+    if arguments.failure and not arguments.json:
+        print(f"{arguments.failure}\nThe figures cover only what ran until then.")
     print(json.dumps(facts_of(found), indent=2) if arguments.json else measured_text(found))
     return status
 

@@ -55,6 +55,8 @@ def tell(seen: LineExplainer, arguments: argparse.Namespace, line: int) -> None:
     if arguments.json:
         print(json.dumps({**found.to_dict(), "counted": seen.counted}, default=str))
         return
+    if arguments.failure:
+        print(f"\n{arguments.failure}\nThese are the calls until then.", end="")
     where = f"{arguments.script}:{line}" if line else arguments.script
     print(f"\n{seen.counted:,} calls of ops at {where}")
     print(found)

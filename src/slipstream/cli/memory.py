@@ -30,6 +30,11 @@ WORTH = 64 << 10
 MANY = 100
 # Part of what is reserved that may be cached without a word, and the least that is worth one.
 SPARE, LEAST = 0.5, 64 << 20
+# What shrinks a line's part of the peak.
+RESULTS = ("smaller batches or a narrower dtype there shrink the peak most; what only backward "
+           "needs, utils.checkpoint computes again")
+PARAMETERS = ("they are parameters: a narrower dtype, as .bfloat16(), or a smaller model shrinks "
+              "the peak most")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"script": arguments.script, "devices": devices}, indent=2))
     else:
+        if arguments.failure:
+            print(f"{arguments.failure}\nThe figures cover only what ran until then.")
         print("\n\n".join([as_text(each) for each in devices] or ["no memory was asked for"]))
     return status
 
@@ -78,20 +85,26 @@ def device_facts(timeline: Any, now: MemoryReport) -> dict[str, Any]:
         "largest_hole": found.largest_hole, "pinned": found.pinned,
         "curve": {"step_ms": curve.width / 1e6, "bytes": curve.values},
     }
-    facts["advice"] = advice(facts, peak, left)
+    facts["advice"] = advice(facts, timeline, peak, left)
     return facts
 
 
-def advice(facts: dict[str, Any], peak: list[HolderRow], left: list[HolderRow]) -> list[str]:
+def advice(facts: dict[str, Any], timeline: Any, peak: list[HolderRow],
+           left: list[HolderRow]) -> list[str]:
     """What could be done with less, a sentence each."""
     lines = []
-    if peak and peak[0].nbytes >= max(MUCH * facts["peak"], WORTH):
+    graphs = places(timeline.in_graphs)
+    if timeline.kept is not None:
+        # What a loop keeps grows with its steps: a smaller batch only puts that off.
+        lines.append(timeline.kept[0].text(*timeline.kept[1:]))
+    elif peak and peak[0].nbytes >= max(MUCH * facts["peak"], WORTH):
         top = peak[0]
+        leaves = places(timeline.leaves).get((top.file, top.line, top.expression), 0)
+        mend = PARAMETERS if leaves >= MUCH * top.nbytes else RESULTS
         lines.append(f"{top.place}: `{top.expression}` held {size(top.nbytes)} of the peak of "
-                     f"{size(facts['peak'])}: smaller batches or a narrower dtype there shrink "
-                     "the peak most; what only backward needs, utils.checkpoint computes again")
+                     f"{size(facts['peak'])}: {mend}")
     for row in left:
-        if row.blocks >= MANY:
+        if row.blocks >= MANY and (row.file, row.line, row.expression) not in graphs:
             lines.append(f"{row.place}: {row.blocks} blocks of `{row.expression}` are still held "
                          "at the end: a list that grows? append(x.detach()) keeps no history, and "
                          "one tensor with a row a step needs one block")
@@ -100,6 +113,15 @@ def advice(facts: dict[str, Any], peak: list[HolderRow], left: list[HolderRow]) 
                      f"are in no use, the largest hole is {size(facts['largest_hole'])}: the peak "
                      "was short; empty_cache() gives it to other programs")
     return lines
+
+
+def places(sums: dict[Any, list[int]]) -> dict[tuple[str, int, str], int]:
+    """Bytes by file, line and expression."""
+    found: dict[tuple[str, int, str], int] = {}
+    for row in rows_of(sums):
+        place = (row.file, row.line, row.expression)
+        found[place] = found.get(place, 0) + row.nbytes
+    return found
 
 
 def as_text(facts: dict[str, Any]) -> str:

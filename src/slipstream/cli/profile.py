@@ -12,6 +12,7 @@ from slipstream.profiler.tables import SORTS
 
 SUMMARY = "run a script and say where its time went, and what it is bound by"
 TABLE_ROWS = 20
+UNTIL = "The figures cover only what ran until then."
 COLUMN = "cpu_time_total"
 # Options that take the next word.
 TAKING = ("--html", "--trace", "--stacks", "--table", "--records")
@@ -68,11 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
     except Exception as error:
         # Such as the error of a kernel, which the script did not wait for: it names the line.
         status = run_command.show(error.with_traceback(None))
+        path = Path(arguments.script).absolute()
+        arguments.failure = run_command.failure_text(arguments.script, path, error)
+        arguments.broken = True
     if not Path(arguments.script).exists():
         return status
-    if status:
-        seen.recorded().failed = (f"{arguments.script} failed, with exit status {status}: this is "
-                                  "what was seen until then")
+    if arguments.failure:
+        seen.recorded().failed = f"{arguments.failure}\n{UNTIL}"
+        seen.recorded().broken = arguments.broken
     tell(seen, arguments)
     return status
 

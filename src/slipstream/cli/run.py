@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import contextlib
+import re
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -20,6 +21,8 @@ from slipstream.cli import streams
 
 SUMMARY = "run a script written for PyTorch: `import torch` gives it slipstream"
 CANNOT_OPEN, FAILED, INTERRUPTED = 2, 1, 130
+# Letters of an error that are said again above a report.
+MOST_SAID = 160
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,15 +53,23 @@ def run_script(arguments: argparse.Namespace, command: str) -> int:
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
     torch_names.install()
-    return execute(source, path)
+    failure = execute(source, path)
+    if failure is None:
+        return 0
+    arguments.failure = failure_text(arguments.script, path, failure)
+    arguments.broken = isinstance(failure, Exception)
+    return show(failure)
 
 
 def run_to_end(arguments: argparse.Namespace, command: str) -> int:
     """`run_script` for a command that prints a report afterwards; the script's exit status.
 
     With ``arguments.json`` the script prints to standard error: the report alone is the output.
+    ``arguments.failure`` says how the script ended too early, or is empty; ``arguments.broken``:
+    whether an error ended it, so that what it did is not all that it should have done.
     """
     code: Any = 0
+    arguments.failure, arguments.broken = "", False
     apart = getattr(arguments, "json", False)
     output = contextlib.redirect_stdout(sys.stderr) if apart else contextlib.nullcontext()
     try:
@@ -66,6 +77,9 @@ def run_to_end(arguments: argparse.Namespace, command: str) -> int:
             code = run_script(arguments, command)
     except SystemExit as end:
         code = end.code
+        if code is not None and code != 0:
+            arguments.failure = failure_text(arguments.script, Path(arguments.script).absolute(),
+                                             end)
     finally:
         streams.mend()
     if code is None or isinstance(code, int):
@@ -84,8 +98,8 @@ def without_folder(command: str, **files: str | None) -> bool:
     return False
 
 
-def execute(source: bytes, path: Path) -> int:
-    """Compile and run ``source`` in a new __main__; errors are shown from its first frame on."""
+def execute(source: bytes, path: Path) -> BaseException | None:
+    """Compile and run ``source`` in a new __main__; return the error that ended it."""
     main = make_main(path)
     try:
         code = compile(source, str(path), "exec", dont_inherit=True)
@@ -93,8 +107,8 @@ def execute(source: bytes, path: Path) -> int:
     except SystemExit:
         raise
     except BaseException as error:
-        return show(error)
-    return 0
+        return error
+    return None
 
 
 def make_main(path: Path) -> ModuleType:
@@ -105,6 +119,34 @@ def make_main(path: Path) -> ModuleType:
         __loader__=SourceFileLoader("__main__", str(path)))
     sys.modules["__main__"] = main
     return main
+
+
+def failure_text(script: str, path: Path, error: BaseException) -> str:
+    """How an error ended a script, and at which of its lines."""
+    line = line_of(path, error)
+    where = f" at line {line}" if line else ""
+    if isinstance(error, SystemExit):
+        return f"{script} ended{where} with exit status {error.code}"
+    if isinstance(error, KeyboardInterrupt):
+        return f"{script} was interrupted{where}"
+    # An error of ours goes on with operands and mend: they were shown with the error itself.
+    said = str(error).partition("\n")[0]
+    said = said if len(said) <= MOST_SAID else said[:MOST_SAID - 1] + "…"
+    return f"{script} failed{where}: {type(error).__name__}{': ' if said else ''}{said}"
+
+
+def line_of(path: Path, error: BaseException) -> int:
+    """The innermost line of a script that an error passed; 0 where it passed none."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if not line and isinstance(error, SyntaxError) and error.filename == str(path):
+        line = error.lineno or 0
+    # An error of a card's is raised later, and tells of the line that launched.
+    told = re.search(rf"at {re.escape(str(path))}:(\d+)", str(error))
+    return int(told[1]) if told and isinstance(error, IndexError) else line
 
 
 def show(error: BaseException) -> int:

@@ -259,6 +259,8 @@ def waits_by_line(recording: Recording) -> list[tuple[str, str, int, int]]:
 # -- sentences -----------------------------------------------------------------------------------
 def sentence(recording: Recording, found: Diagnosis) -> str:
     """The verdict with the mend, and what it would gain where that can be reckoned."""
+    if recording.broken:
+        return broken_sentence(recording, found)
     text = {"launch": launch_sentence, "GPU": gpu_sentence, "wait": wait_sentence,
             "copy": copy_sentence, "data": data_sentence, "host": host_sentence,
             }[found.bound](recording, found)
@@ -271,6 +273,18 @@ def sentence(recording: Recording, found: Diagnosis) -> str:
     what = "a step" if recording.of("step") else "all of it"
     return (f"{text}; then it would be {most} {found.gain:.1f} times as fast ({what} "
             f"{reckoned[1]:,.0f} µs instead of {reckoned[0]:,.0f})")
+
+
+def broken_sentence(recording: Recording, found: Diagnosis) -> str:
+    """What took the time until an error ended the program: no mend follows from part of a run."""
+    if not recording.calls:
+        return "no op was called until then"
+    how = {"launch": "the card idled while the host launched", "GPU": "kernels ran",
+           "wait": "the card idled after waits", "copy": "bytes were copied",
+           "data": "the card idled while the program made data"}
+    mostly = (f"in {percent(found.share(found.bound))} of the time {how[found.bound]}"
+              if found.bound in how else "no card worked")
+    return f"until then {mostly}; what to mend is told of a run that comes to its end"
 
 
 def promised(recording: Recording, found: Diagnosis) -> tuple[float, float] | None:
@@ -451,6 +465,9 @@ def host_sentence(recording: Recording, found: Diagnosis) -> str:
     share = layers[name] / max(sum(layers.values()), 1)
     if recording.calls == 0:
         return "no op was called"
+    if recording.virtual:
+        return ("no card worked, and virtual time does not hold the CPU's work: profile this "
+                "without SLIPSTREAM_DRIVER=sim")
     mend = {"host kernels": "the work is in the kernels: larger steps gain nothing, a card would",
             "Python": "the time is the program's own Python between ops",
             "making plans": "the time is first calls, which make plans and compile kernels once: "

@@ -294,9 +294,11 @@ def facts_text(recording: Recording, found: Diagnosis) -> str:
     if recording.averages:
         texts.append(recording.averages)
     if recording.virtual:
-        texts.append("times are the simulated driver's virtual time")
+        texts.append("times are the simulated driver's virtual time, in which the program's own "
+                     "work between calls of ops takes none")
     text = "; ".join(texts if found.launches else texts[:1])
-    return f"{recording.failed}. {text}" if recording.failed else text
+    failed = "; ".join(recording.failed.splitlines())
+    return f"{failed} {text}" if failed else text
 
 
 def left_text(recording: Recording, lanes: Lanes) -> str:

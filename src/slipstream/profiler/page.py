@@ -11,6 +11,12 @@ from slipstream.profiler.budgets import NOT_LAUNCHING, budget_of, steps_of
 from slipstream.profiler.diagnosis import Diagnosis, diagnose, percent, short, size
 from slipstream.profiler.limits import Limits, limits_of
 
+# What the simulated driver's times are, and what they leave out.
+VIRTUAL = (
+    "(times are the simulated driver's virtual time, no card's and not this machine's: a call of",
+    "an op takes the host 3 µs of it; what the program does between calls, as Python, NumPy,",
+    "loading data or sleeping, takes none: whether it is bound by that, only a card's run tells)",
+)
 MOST_KERNELS = 8
 MOST_LINES = 6
 MOST_FOREIGN = 4
@@ -90,10 +96,10 @@ def page(recording: Recording, found: Diagnosis | None = None) -> str:
 def verdict_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     """The sentence; what it is worth where the program failed."""
     if recording.failed:
-        yield recording.failed
+        yield from recording.failed.splitlines()
     yield found.verdict
     if recording.virtual:
-        yield "(times are the simulated driver's virtual time, not a card's)"
+        yield from VIRTUAL
 
 
 def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
@@ -137,7 +143,7 @@ def card_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
 def budget_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     """Host and card of an op, and what replay would make of it: `slipstream budget`'s words."""
     budget = budget_of(recording)
-    if budget is None or found.bound == "host":
+    if budget is None or found.bound == "host" or recording.broken:
         return
     yield ""
     yield (f"budget      {budget.host:.1f} µs of the host and {budget.device:.1f} µs of the card "

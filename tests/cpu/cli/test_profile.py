@@ -53,14 +53,16 @@ def test_profile_prints_a_page_behind_the_scripts_output(script, tmp_path):
     assert seen.returncode == 3, seen.stderr
     lines = seen.stdout.splitlines()
     assert lines[0] == "sum 24.0 ['3', '--flag']"
-    assert lines[2] == f"{script} failed, with exit status 3: this is what was seen until then"
-    assert lines[3].startswith("host-bound: ")
+    ends = len(script.read_text().splitlines())
+    assert lines[2] == f"{script} ended at line {ends} with exit status 3"
+    assert lines[3] == "The figures cover only what ran until then."
+    assert lines[4].startswith("host-bound: ")
     assert "script.py:5" in seen.stdout
     rows = json.loads(trace.read_text())["traceEvents"]
     assert [row["name"] for row in rows].count("mul") == 40
     assert stacks.exists()
     assert "host-bound" in page.read_text()
-    assert "failed, with exit status 3" in page.read_text()
+    assert "with exit status 3; The figures" in page.read_text()
     (mul,) = [line for line in lines if line.startswith("mul ")]
     assert mul.split()[-1] == "40"
 
@@ -92,9 +94,11 @@ def test_profile_of_a_script_that_fails(tmp_path):
     seen = command("profile", path)
     assert seen.returncode == 1
     assert "KeyError: 'mine'" in seen.stderr
-    first, verdict, *_ = seen.stdout.strip().splitlines()
-    assert first == f"{path} failed, with exit status 1: this is what was seen until then"
-    assert verdict.startswith("host-bound: ")
+    first, second, verdict, *_ = seen.stdout.strip().splitlines()
+    assert first == f"{path} failed at line 3: KeyError: 'mine'"
+    assert second == "The figures cover only what ran until then."
+    assert verdict.startswith("until then no card worked; ")
+    assert "host-bound" not in seen.stdout
     assert command("profile", tmp_path / "none.py").returncode == 2
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import slipstream as ss
+from slipstream.cli import main
 
 TWICE = """
 extern "C" __global__ void twice(float* x, int n) {
@@ -222,3 +224,53 @@ def test_a_replay_into_memory_that_numpy_has_is_waited_for() -> None:
         graph.replay()
         assert array.tolist() == (np.arange(100.0) + step).tolist()
         source.add_(1)
+
+
+HANDED = """import slipstream as ss
+x, mask = ss.ones(64, device="cuda"), ss.ones(64, device="cuda")
+address = mask.data_ptr()
+class Foreign:
+    __cuda_array_interface__ = x.__cuda_array_interface__
+y = x + 0
+z = y * 2
+z = z * mask
+z += 1
+x.add_(1)
+pinned = ss.ones(64).pin_memory()
+array = pinned.numpy()
+pinned.copy_(y, non_blocking=True)
+"""
+# Of a line of it: the operand that is shared, and the line that handed it out.
+WHY = {8: ("`other`", 3, "address = mask.data_ptr()"),
+       6: ("`self`", 5, "__cuda_array_interface__ = x.__cuda_array_interface__"),
+       10: ("what it writes", 5, "__cuda_array_interface__ = x.__cuda_array_interface__")}
+
+
+@pytest.mark.parametrize("line", [6, 7, 8, 9, 10])
+def test_explain_says_which_shared_memory_sent_a_launch(
+        line: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(HANDED)
+    assert main(["explain", f"{path}:{line}"]) == 0
+    text = capfd.readouterr().out
+    kernel, = [each for each in text.splitlines() if each.startswith("  kernel    ")
+               and "grid" in each]
+    if line not in WHY:
+        assert "exported storage" not in text
+        assert "in the window" in kernel
+        return
+    operand, number, source = WHY[line]
+    assert (f"sent at once, for {operand} is exported storage, handed out at {path}:{number} "
+            f"(`{source}`)") in kernel
+    assert "clone()" in kernel
+
+
+def test_explain_tells_of_the_waits_of_a_line_that_calls_no_op(
+        tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(HANDED)
+    assert main(["explain", f"{path}:13"]) == 0
+    text = capfd.readouterr().out
+    assert "wait: pinned copy on cuda:0, " in text
+    assert main(["explain", f"{path}:9"]) == 0
+    assert "pinned copy" not in capfd.readouterr().out

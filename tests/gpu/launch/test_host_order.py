@@ -124,7 +124,19 @@ def test_a_wait_is_for_what_another_thread_is_sending(restart: Any) -> None:
     assert found == [3.0] * 64
 
 
+def ask_until(done: Callable[[], bool]) -> None:
+    """Wait by asking."""
+    while not done():
+        pass
+
+
+def ask_for_event(_: Any) -> None:
+    ask_until(ss.cuda.default_stream().record_event().query)
+
+
 HOST_WAITS = {
+    "asked stream": lambda y: ask_until(ss.cuda.default_stream().query),
+    "asked event": ask_for_event,
     "item": lambda y: y.sum().item(),
     "cpu": lambda y: y.cpu(),
     "stream": lambda y: ss.cuda.default_stream().synchronize(),
@@ -210,3 +222,45 @@ def test_a_wait_leaves_the_windows_of_other_threads_alone(restart: Any) -> None:
     assert waiting() == [0, 0, 1]
     ss.cuda.synchronize()
     assert waiting() == [0, 0, 0]
+
+
+def test_who_waits_by_asking_has_its_other_streams_at_work(restart: Any) -> None:
+    restart(race=False)
+    side = ss.cuda.Stream()
+    x = ss.ones(COUNT, device="cuda")
+    ss.cuda.synchronize()
+
+    def waiting() -> list[int]:
+        return [len(queue.window.launches) - queue.window.drained
+                for queue in first_card().queues]
+
+    y = x + 1
+    event = ss.cuda.default_stream().record_event()
+    with ss.cuda.stream(side):
+        z = x * 2
+    assert waiting() == [0, 1], "or else this says nothing"
+    event.query()
+    assert waiting() == [0, 0]
+    with ss.cuda.stream(side):
+        z = z + 1
+    assert waiting() == [0, 1]
+    ss.cuda.default_stream().query()
+    assert waiting() == [0, 0]
+    ask_until(side.query)
+    assert (y[0].item(), z[0].item()) == (2.0, 3.0)
+
+
+def test_asking_now_and_then_costs_no_replay(restart: Any) -> None:
+    restart(race=False)
+    side = ss.cuda.Stream()
+    x = ss.ones(64, device="cuda")
+    ss.cuda.synchronize()
+    event = side.record_event()
+    before = ss.cuda.launch_stats()
+    for _ in range(40):
+        for _ in range(8):
+            x = x * 0.5 + 1
+        event.query()
+    ss.cuda.synchronize()
+    after = ss.cuda.launch_stats()
+    assert after["replayed"] - before["replayed"] > 300

@@ -346,10 +346,42 @@ def test_the_page_of_a_script_whose_last_kernel_fails(restart, tmp_path, capfd):
                     "y = x[ss.tensor([1, 9]).to('cuda')]\n")
     assert main(["profile", str(path)]) == 1
     output, error = capfd.readouterr()
+    assert f"{path} failed at line 3: IndexError: index 9 is out of bounds" in output
     assert "script.py:3" in output
     assert "host time" in output
     assert "IndexError" in error
     assert "script.py:3" in error
+
+
+WAITING = """import slipstream as ss
+x = ss.ones(512, device="cuda")
+for step in range(60):
+    for _ in range(20):
+        x = x * 0.5 + 1
+    x.sum().item()
+"""
+ENDS = {
+    "raise ValueError('of mine')": "failed at line 7: ValueError: of mine",
+    "x + ss.ones(7, device='cuda')": "failed at line 7: RuntimeError: The size of tensor a (512)",
+    "raise KeyboardInterrupt": "was interrupted at line 7",
+    "raise SystemExit(4)": "ended at line 7 with exit status 4",
+}
+
+
+@pytest.mark.skipif(REAL, reason=MEASURED)
+@pytest.mark.parametrize("last", ENDS)
+def test_a_mend_follows_from_a_run_that_no_error_ended(last, tmp_path, capfd):
+    path = tmp_path / "script.py"
+    path.write_text(f"{WAITING}{last}\n")
+    assert main(["profile", str(path)]) != 0
+    first, second, verdict, *rest = capfd.readouterr().out.strip().splitlines()
+    assert first.startswith(f"{path} {ENDS[last]}")
+    assert second == "The figures cover only what ran until then."
+    broken = "failed" in first
+    assert verdict.startswith("until then in " if broken else "wait-bound: ")
+    assert ("keep the value on the card" in verdict) != broken
+    assert ("after waits" in verdict) == broken
+    assert any(line.startswith("budget") for line in rest) != broken
 
 
 def test_memory_is_sampled_and_the_trace_has_streams(tmp_path):
@@ -370,8 +402,33 @@ def test_the_page_tells_of_kernels_and_their_limit():
     for text in ("host time", "card        busy", "launches,", "kernels", "of the limit",
                  "planted.py:", "replayed in graphs"):
         assert text in report
-    if not REAL:
-        assert "virtual time" in report
+    assert ("virtual time" in report) != REAL
+
+
+@pytest.mark.skipif(REAL, reason="of the simulated driver")
+def test_the_page_says_what_virtual_time_leaves_out():
+    step = planted.gpu_in_place()
+
+    def slow():
+        sum(range(200_000))
+        return step()
+
+    seen, quick = profiled(slow), profiled(planted.gpu_in_place())
+    text = " ".join(seen.report().split())
+    called = clock.PYTHON_TIME + clock.DISPATCH_TIME
+    assert f"a call of an op takes the host {called:g} µs of it" in text
+    assert "between calls, as Python, NumPy, loading data or sleeping, takes none" in text
+    # As it says: the same calls take the same time, whatever is done between them.
+    layers = [dict(each.recorded().layers) for each in (seen, quick)]
+    assert layers[0]["Python"] == layers[1]["Python"]
+
+
+@pytest.mark.skipif(REAL, reason="of the simulated driver")
+def test_no_verdict_on_the_cpus_work_comes_from_virtual_time():
+    x = ss.ones(64, 64)
+    seen = profiled(lambda: x @ x)
+    assert seen.verdict() == ("no card worked, and virtual time does not hold the CPU's work: "
+                              "profile this without SLIPSTREAM_DRIVER=sim")
 
 
 def test_the_ops_behind_each_replayed_graph_are_in_the_page(tmp_path):

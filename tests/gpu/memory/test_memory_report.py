@@ -130,3 +130,25 @@ def test_the_budget_says_whether_its_card_is_simulated(
     assert facts["verdict"] in ("CPU-bound", "GPU-bound", "even")
     # Its windows are measured no more.
     assert cuda.current_stream().queue.timer is None
+
+
+def test_the_error_names_the_results_that_keep_graphs() -> None:
+    gc.collect()
+    w = ss.randn(512, 512, device="cuda", requires_grad=True)
+    kept = []
+    taken = cuda.memory_reserved()
+    total = cuda.get_device_properties(0).total_memory
+    cuda.set_per_process_memory_fraction((taken + 64 * MEGA) / total)
+    try:
+        with pytest.raises(cuda.OutOfMemoryError) as caught:
+            kept.extend((w * step).tanh() for step in range(1000))
+    finally:
+        cuda.set_per_process_memory_fraction(1.0)
+    there = line() - 3
+    assert len(kept) >= 4
+    text = str(caught.value).rpartition("mend: ")[2]
+    assert text.startswith(f"{len(kept)} results of `(w * step).tanh()` at {__file__}:{there} are "
+                           "held in a list, and each keeps its autograd graph alive (")
+    assert "x.detach()" in text
+    assert "no_grad()" in text
+    assert "batch" not in text

@@ -196,29 +196,29 @@ class _Collector:
     def finish(self) -> tuple[list[CallReport], list[str]]:
         """The outermost calls in order, and the waits outside them, of every thread."""
         calls: list[CallReport] = []
-        waits: list[str] = []
+        waits: list[TraceEvent] = []
         for pending, name in tuple(self.threads.values()):
             mine, others = _outermost(pending)
             for call in mine:
                 call.thread = name
             calls += mine
             waits += others
-        return sorted(calls, key=lambda call: call.start), waits
+        return sorted(calls, key=lambda call: call.start), [_wait_text(wait) for wait in waits]
 
 
-def _outermost(pending: list[Any]) -> tuple[list[CallReport], list[str]]:
+def _outermost(pending: list[Any]) -> tuple[list[CallReport], list[TraceEvent]]:
     """One thread's calls, and its waits outside them.
 
     Plans that the tape carries out belong to no call of the user: each is shown as a call.
     """
     calls: list[CallReport] = []
-    waits: list[str] = []
+    waits: list[TraceEvent] = []
     loose: list[_Digest] = []
     for item in pending:
         if isinstance(item, CallReport):
             calls.append(item)
         elif item.event.kind == "wait":
-            waits.append(_wait_text(item.event))
+            waits.append(item.event)
         else:
             loose.append(item)
             if item.event.kind == "launch":
@@ -253,7 +253,7 @@ def _digest(event: TraceEvent) -> _Digest:
         plan = details["plan"]
     kept = TraceEvent(event.kind, event.name, event.start, event.end, event.code,
                       event.instruction, details if event.kind == "wait" else {})
-    kernel = launch_facts(plan) if plan is not None else {}
+    kernel = launch_facts(plan, details["shared"]) if plan is not None else {}
     return _Digest(kept, event.start, facts, plan, kernel)
 
 

@@ -59,7 +59,8 @@ class Teller:
             return
         plan = event.details["plan"]
         spent = (event.end - event.start) / 1000
-        self.write(f"kernel {launch_text(launch_facts(plan))}; {spent:.1f} µs of the host")
+        shared = event.details["shared"]
+        self.write(f"kernel {launch_text(launch_facts(plan, shared))}; {spent:.1f} µs of the host")
         if self.level >= SOURCE:
             source = source_of(plan)
             if source and source not in self.shown:

@@ -110,7 +110,8 @@ class Recording:
     where nobody asked), ``untold``: why some or all are by events; ``foreign``: (name, how many,
     ns) of kernels that this process launched beside Slipstream, where CUPTI tells of them;
     ``averaged``: how many kernels take the mean of those that CUPTI timed one by one.
-    ``failed``: a sentence where the program did not come to its end.
+    ``failed``: what is said first where the program did not come to its end; ``broken``: whether an
+    error ended it, so that no mend follows from what was seen.
     """
 
     events: list[Event]
@@ -130,6 +131,7 @@ class Recording:
     foreign: tuple[tuple[str, int, int], ...] = ()
     averaged: int = 0
     failed: str = ""
+    broken: bool = False
 
     @property
     def averages(self) -> str:

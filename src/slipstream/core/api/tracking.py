@@ -6,9 +6,16 @@ import os
 import threading
 from typing import Any
 
-from slipstream.core.api.explain import CallReport, Explanation, _Collector, _outermost
+from slipstream.core.api.explain import (
+    CallReport,
+    Explanation,
+    _Collector,
+    _outermost,
+    _wait_text,
+)
 from slipstream.core.dispatch.modes import listening
 from slipstream.core.vocab.events import TraceEvent
+from slipstream.core.vocab.modes import decode_site
 
 # Reports of a line that are kept; the rest are counted.
 MOST_CALLS = 32
@@ -28,6 +35,7 @@ class LineExplainer(_Collector):
         self.file = os.path.abspath(file)
         self.line = line
         self.kept: list[CallReport] = []
+        self.waits: list[str] = []
         self.counted = 0
         self.scope = listening(self)
 
@@ -44,30 +52,40 @@ class LineExplainer(_Collector):
         super().__call__(event)
         if len(self.pending) > MOST_PENDING:
             pending = self.pending
-            calls, _ = _outermost(pending)
+            name = self.threads[threading.current_thread()][1]
+            self.take(pending, name)
             pending.clear()
-            for call in calls:
-                call.thread = self.threads[threading.current_thread()][1]
-            self.keep(calls)
 
     def settle(self) -> None:
         """Keep what is of the line, and let the rest go."""
-        calls, _ = self.finish()
+        for pending, name in tuple(self.threads.values()):
+            self.take(pending, name)
         self.threads.clear()
+        self.kept.sort(key=lambda call: call.start)
+
+    def take(self, pending: list[Any], thread: str) -> None:
+        """Keep what one thread did at the line."""
+        calls, waits = _outermost(pending)
+        for call in calls:
+            call.thread = thread
         self.keep(calls)
+        for wait in waits:
+            if len(self.waits) < MOST_CALLS and self.wanted(*decode_site(wait.code,
+                                                                         wait.instruction)):
+                self.waits.append(_wait_text(wait))
 
     def keep(self, calls: list[CallReport]) -> None:
         """Keep those of the line."""
         for call in calls:
-            if self.wanted(call):
+            if self.wanted(call.file, call.line):
                 self.counted += 1
                 if len(self.kept) < MOST_CALLS:
                     self.kept.append(call)
 
-    def wanted(self, call: CallReport) -> bool:
-        """Whether a call was made at the line."""
-        return os.path.abspath(call.file) == self.file and self.line in (0, call.line)
+    def wanted(self, file: str, line: int) -> bool:
+        """Whether it is the line."""
+        return os.path.abspath(file) == self.file and self.line in (0, line)
 
     def explanation(self, result: Any = None) -> Explanation:
         """What was kept."""
-        return Explanation(self.kept, [], result)
+        return Explanation(self.kept, self.waits, result)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.dispatch.places import restate_devices
 from slipstream.core.dispatch.signature import (
     NUMBER,
     OPTIONAL_TENSOR,
@@ -114,6 +115,7 @@ def blame(op: Any, values: Any, failure: Exception) -> None:
     if isinstance(failure, (AttributeError, TypeError)) and not isinstance(failure, NotAFormula):
         check_types(op, values)
     restate(failure, op.name, _given(op, values))
+    restate_devices(failure, op.name, _given(op, values))
 
 
 def blame_launch(op: Any, values: Any, failure: Exception) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from slipstream.core.dispatch.arguments import check_types, shown_call
+from slipstream.core.dispatch.places import meeting_place
 from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.errors import MixedDeviceError, explain
 from slipstream.core.vocab.modes import ModeState
@@ -84,20 +85,6 @@ class Call:
                     MixedDeviceError,
                     "Expected all tensors to be on the same device, but found at least two "
                     f"devices, {found[0]} and {device}!",
-                    self.meeting_place(),
+                    meeting_place(self.arguments),
                 )
         return found[0]
-
-    def meeting_place(self) -> str:
-        """Which operands to move where: to the parameters, else to the first device but the CPU."""
-        named = {name: value for name, value in self.arguments.items()
-                 if isinstance(value, TensorBase)}
-        tensors = self.tensors()
-        parameters = [each for each in tensors if each.record is not None
-                      and each.record.requires_grad and each.record.node is None]
-        others = [each for each in tensors if each.spec.device is not CPU]
-        device = (parameters or others or tensors)[0].spec.device
-        strangers = [name for name, value in named.items() if value.spec.device is not device]
-        which = " and ".join(strangers) or "the others"
-        example = strangers[0] if strangers else "tensor"
-        return f"move {which} to {device}, for example {example}.to('{device}')"

@@ -143,7 +143,10 @@ class LaunchDoor:
             self.settle(operands)
         plan.backend.submit(plan, operands, numbers)
         end = time.perf_counter_ns()
-        details = {"plan": plan, "operands": [t.spec for t in operands], "numbers": numbers}
+        shared = [(place, operand.storage.address) for place, operand in enumerate(operands)
+                  if operand.storage.exported]
+        details = {"plan": plan, "operands": [t.spec for t in operands], "numbers": numbers,
+                   "shared": shared}
         emit("launch", plan.kernel.name if plan.kernel is not None else "nothing",
              start, end, details)
 

@@ -6,6 +6,7 @@ import sys
 import traceback
 from typing import Any, NamedTuple
 
+from slipstream.core.memory.graphs import largest, look
 from slipstream.core.memory.ladder import again
 from slipstream.core.memory.statistics import format_bytes, largest_hole
 from slipstream.core.native.driver import DriverError
@@ -83,6 +84,10 @@ def out_of_memory(allocator: Any, nbytes: int) -> OutOfMemoryError:
 
 def mend_of(allocator: Any, nbytes: int) -> str:
     """What the user can do about a request that no memory was found for."""
+    kept = kept_text(allocator)
+    if kept:
+        # More room would only put it off.
+        return kept
     pieces = allocator.pieces
     if pieces.limit and nbytes + allocator.live_bytes <= card_free(allocator) + pieces.held():
         return ("the card has room: raise the limit that "
@@ -93,6 +98,15 @@ def mend_of(allocator: Any, nbytes: int) -> str:
     return ("let go (del) of what a line above holds and is not needed, take a smaller batch, or "
             "compute parts again in backward (utils.checkpoint); cuda.memory_report() shows this "
             "at any time, `slipstream memory script.py` what held the peak")
+
+
+def kept_text(allocator: Any) -> str:
+    """Which results keep their graphs alive, where these hold much; "" where they do not."""
+    sizes = {address: allocator.ledger.site(address)[2] or size
+             for address, size, _ in allocator.live_blocks()}
+    whole = sum(sizes.values())
+    found = largest(look().kept, sizes, whole)
+    return "" if found is None else found[0].text(found[1], whole)
 
 
 def card_free(allocator: Any) -> int:

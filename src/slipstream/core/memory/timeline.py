@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from slipstream.core.memory import graphs
 from slipstream.core.memory.history import Stack, stack_now
 
 # Points of a curve, and frames of a stack.
 POINTS = 512
 FRAMES = 8
+# Who keeps graphs is looked at from so many bytes on, and again where they have grown by so much: a
+# look takes some ten milliseconds in a large program.
+FIRST_LOOK, GROWN = 64 << 10, 1.125
 
 Key = tuple[Stack, str]
 
@@ -56,6 +60,8 @@ class Timeline:
 
     ``held``: [bytes, blocks] by (stack, op), of the blocks handed out since; ``at_peak``: the same
     when most was in use; ``reserved``: what was reserved then.  Bytes are those asked for.
+    ``kept``: the graphs that held much at the last look, their bytes, and all that was in use then;
+    ``in_graphs``: [bytes, blocks] of what they hold, and ``leaves`` of leaves that want gradients.
     """
 
     def __init__(self, allocator: Any, name: str, op: Callable[[], str]) -> None:
@@ -70,6 +76,10 @@ class Timeline:
         self.live = self.peak = self.peak_at = self.reserved = 0
         self.requests = 0
         self.rising = False
+        self.kept: tuple[graphs.Kept, int, int] | None = None
+        self.in_graphs: dict[Key, list[int]] = {}
+        self.leaves: dict[Key, list[int]] = {}
+        self.looked = 0
         self.lock = threading.RLock()
 
     def attach(self) -> None:
@@ -82,6 +92,7 @@ class Timeline:
     def detach(self) -> None:
         """End."""
         self.allocator.settled()
+        self.look(1.0)
         self.keep_peak()
         if hasattr(self.allocator, "unwatch"):
             self.allocator.unwatch(self.see)
@@ -100,6 +111,8 @@ class Timeline:
     def note(self, kind: str, address: int, nbytes: int) -> None:
         """`see`, one thread at a time."""
         if kind == "allocate":
+            # Before the block is counted: no tensor has it yet.
+            self.look()
             self.requests += 1
             key = (stack_now()[:FRAMES], self.op())
             self.blocks[address] = (key, nbytes)
@@ -133,6 +146,29 @@ class Timeline:
             self.peak_at = time.perf_counter_ns() - self.start
             self.reserved = self.allocator.pieces.held()
             self.rising = True
+
+    def look(self, grown: float = GROWN) -> None:
+        """Find who keeps graphs, where that was not done since much less was in use."""
+        if self.live < max(FIRST_LOOK, grown * self.looked):
+            return
+        self.looked = self.live
+        seen = graphs.look()
+        sizes = {address: nbytes for address, (_, nbytes) in self.blocks.items()}
+        found = graphs.largest(seen.kept, sizes, self.live)
+        self.kept = None if found is None else (*found, self.live)
+        self.in_graphs = self.sums(() if found is None else found[0].addresses)
+        self.leaves = self.sums(seen.leaves)
+
+    def sums(self, addresses: Iterable[int]) -> dict[Key, list[int]]:
+        """[bytes, blocks] by (stack, op) of the blocks at some addresses."""
+        found: dict[Key, list[int]] = {}
+        for address in addresses:
+            if address in self.blocks:
+                key, nbytes = self.blocks[address]
+                entry = found.setdefault(key, [0, 0])
+                entry[0] += nbytes
+                entry[1] += 1
+        return found
 
     def keep_peak(self) -> None:
         """Keep who held the peak, before the first block of it goes."""

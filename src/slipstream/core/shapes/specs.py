@@ -40,8 +40,16 @@ class SpecTable:
                 return spec
         numel, contiguous = measure(shape, strides, dtype.itemsize)
         spec = Spec(key, numel, contiguous)
-        self._table[key] = weakref.ref(spec)
-        return spec
+        reference = weakref.ref(spec)
+        if cython.compiled:
+            self._table[key] = reference
+            return spec
+        # Uncompiled, another thread may have made it meanwhile: the first one stays.
+        held = self._table.setdefault(key, reference)
+        first = spec if held is reference else held()
+        if first is None:
+            self._table[key] = reference
+        return first or spec
 
     def contiguous(self, device: Any, dtype: Any, shape: tuple[int, ...]) -> Spec:
         """The spec of a contiguous tensor."""

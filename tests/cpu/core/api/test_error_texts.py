@@ -59,12 +59,54 @@ def test_a_mend_stays():
     assert found.splitlines()[2] == "  mend: convert it with .long()"
 
 
-@pytest.mark.parametrize(("input_on", "weight_on"), [("cpu", "delay"), ("delay", "cpu")])
-def test_the_input_is_to_go_where_the_parameters_are(input_on, weight_on):
-    weight = ss.nn.Parameter(ss.ones(2, 3, device=weight_on))
-    found = text_of(lambda: F.linear(ss.ones(2, 3, device=input_on), weight), RuntimeError)
-    assert found.endswith(f"mend: move input to {weight_on}, "
-                          f"for example input.to('{weight_on}')")
+def test_the_input_is_to_go_where_the_parameters_are():
+    weight = ss.nn.Parameter(ss.ones(2, 3, device="delay"))
+    found = text_of(lambda: F.linear(ss.ones(2, 3), weight), RuntimeError)
+    assert found.endswith("mend: move input to delay, for example input.to('delay')")
+
+
+FAR = ss.ones(2, 3, 8, 8, device="delay")
+ROW = ss.ones(2, 3, device="delay")
+# A call with a module that was left on the CPU: which operands are where.
+LEFT = {
+    "linear": (lambda: ss.nn.Linear(3, 2)(ROW), "weight and bias are parameters", "input is"),
+    "without bias": (lambda: ss.nn.Linear(3, 2, bias=False)(ROW), "weight is a parameter",
+                     "input is"),
+    "frozen": (lambda: ss.nn.Linear(3, 2).requires_grad_(False)(ROW),
+               "weight and bias are parameters", "input is"),
+    "convolution": (lambda: ss.nn.Conv2d(3, 4, 3)(FAR), "weight and bias are parameters",
+                    "self is"),
+    "layer_norm": (lambda: ss.nn.LayerNorm(3)(ROW), "weight and bias are parameters", "self is"),
+    "batch_norm": (lambda: ss.nn.BatchNorm1d(3)(ROW), "weight and bias are parameters", "self is"),
+    "embedding": (lambda: ss.nn.Embedding(9, 3)(ss.zeros(4, dtype=ss.int64, device="delay")),
+                  "weight is a parameter", "indices is"),
+    "slices of weights": (lambda: ss.nn.MultiheadAttention(3, 1)(ROW, ROW, ROW + 1),
+                          "weight and bias are parameters", "input is"),
+    "product": (lambda: ROW * ss.nn.Parameter(ss.ones(3)), "other is a parameter", "self is"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_a_module_that_was_left_behind_is_to_follow(name):
+    call, behind, there = LEFT[name]
+    mend = text_of(call, RuntimeError).rpartition("mend: ")[2]
+    module = "its" if "a parameter" in behind else "their"
+    assert mend == (f"{behind} on cpu, {there} on delay: move {module} module, "
+                    f"model.to('delay'), or {there[:-3]}.to('cpu')")
+
+
+def test_a_leaf_that_is_no_modules_is_to_be_made_there():
+    weight = ss.ones(3, requires_grad=True)
+    mend = text_of(lambda: ROW * weight, RuntimeError).rpartition("mend: ")[2]
+    assert mend == ("other is a leaf on cpu, self is on delay: make it there, with "
+                    "device='delay', or self.to('cpu')")
+
+
+def test_a_module_that_was_moved_in_part_is_to_be_moved_whole():
+    linear = ss.nn.Linear(3, 2)
+    linear.weight.data = linear.weight.data.to("delay")
+    mend = text_of(lambda: linear(ROW), RuntimeError).rpartition("mend: ")[2]
+    assert mend.startswith("bias is a parameter on cpu, input is on delay: move its module")
 
 
 def test_without_parameters_operands_leave_the_cpu():

@@ -119,15 +119,22 @@ class Edges:
         self.backend.check()
 
     def event_done(self, handle: int, place: Any) -> bool:
-        """Whether what an event stands for is done; does not wait."""
-        self.backend.enter()
+        """Whether what an event stands for is done; does not wait.
+
+        Who asks in a loop waits: what the thread said first is at work, as before a wait.
+        """
         refuse_captured(place, "an event that was recorded in it is asked for")
+        if self.backend.default.shared:
+            self.send_earlier(None)
+        self.backend.enter()
         done: bool = self.driver.query_event(handle)
         return done
 
     def queue_done(self, queue: Queue) -> bool:
         """Whether a stream's work so far is done; does not wait."""
         self.backend.forbid_capture(queue, "its stream is asked for")
+        if queue.shared:
+            self.send_earlier(queue)
         self.backend.enter()
         queue.drain()
         done: bool = self.driver.query_stream(queue.stream)

@@ -7,6 +7,7 @@ optimizer's step.
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -576,3 +577,22 @@ def note_move(queue: Any, target: int, source: int) -> None:
     if len(queue.owner.queues) > 1:
         for address in (target, source):
             queue.owner.memory.used(address, queue.number, queue.sequence)
+
+
+def one_at_a_time(record: Any) -> Any:
+    """A method of a queue that no other thread comes into.
+
+    For the uncompiled core, where threads may switch between any two steps of a record; compiled,
+    the interpreter's lock is held from its first step to its last.
+    """
+    @functools.wraps(record)
+    def alone(queue: Queue, *arguments: Any) -> None:
+        with queue.lock:
+            record(queue, *arguments)
+
+    return alone
+
+
+if not cython.compiled:
+    for method in ("record_operands", "record_addresses", "boundary"):
+        setattr(Queue, method, one_at_a_time(getattr(Queue, method)))

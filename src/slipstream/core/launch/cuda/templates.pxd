@@ -14,3 +14,4 @@ cdef class TemplateKernel(Kernel):
     cdef public Kernel own
     cdef public object own_binding
     cpdef object record(self, Queue queue, Launch launch, tuple operands, size_t space)
+    cpdef object put(self, Queue queue, Launch launch, tuple operands, size_t space)

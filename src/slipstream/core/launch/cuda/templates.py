@@ -83,11 +83,21 @@ class TemplateKernel(Kernel):
     def record(self, queue: Queue, launch: Launch, operands: tuple[Any, ...],
                space: cython.size_t) -> None:
         """Record one of the launches."""
+        if cython.compiled:
+            self.put(queue, launch, operands, space)
+        else:
+            # Other threads stay out, as they do of a queue's own records.
+            with queue.lock:
+                self.put(queue, launch, operands, space)
+
+    def put(self, queue: Queue, launch: Launch, operands: tuple[Any, ...],
+            space: cython.size_t) -> None:
+        """`record`, one thread at a time."""
         tensor: TensorBase
         if queue.due:
             queue.send("")
         if not cython.compiled:
-            queue.recording = True
+            queue.begin()
         words: Words = queue.window.words
         for place in self.order:
             tensor = operands[place]

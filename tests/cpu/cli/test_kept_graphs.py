@@ -1,0 +1,128 @@
+"""Memory that kept autograd graphs hold: the advice names the results, not the batch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import slipstream as ss
+from slipstream.core.memory.graphs import Look, look
+
+HEAD = """\
+import slipstream as ss
+
+def main():
+    x = ss.randn(64, 256)
+    model = ss.nn.Sequential(ss.nn.Linear(256, 256), ss.nn.ReLU(), ss.nn.Linear(256, 10))
+    kept, total = [], 0
+    for step in range(40):
+        y = model(x + step)
+        loss = (y * y).mean()
+"""
+# What the loop does with its loss, and line and words of the advice.
+KEPT = {
+    "kept.append(loss)": (9, "results of `(y * y).mean()`", "are held in a list"),
+    "kept.append(y)": (8, "results of `model(x + step)`", "are held in a list"),
+    "total += loss": (10, "the running sum `total += loss`", "the autograd graphs of"),
+    "total = total + 2 * loss": (10, "the running sum `total + 2 * loss`", "keeps the"),
+}
+FINE = ("kept.append(loss.detach())", "total += loss.item()", "loss.backward()",
+        "loss.backward(); kept.append(loss)")
+
+
+def advice(tmp_path: Path, line: str) -> tuple[str, list[str]]:
+    """The script's name and what the command advises."""
+    path = tmp_path / "script.py"
+    path.write_text(f"{HEAD}        {line}\nmain()\n")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stdout)["devices"][0]["advice"]
+    return str(path), found
+
+
+@pytest.mark.parametrize("line", KEPT)
+def test_the_results_that_keep_graphs_are_named(line: str, tmp_path: Path) -> None:
+    number, made, held = KEPT[line]
+    script, found = advice(tmp_path, line)
+    text = found[0]
+    assert made in text
+    assert held in text
+    assert f"{script}:{number}" in text
+    assert ".detach()" in text
+    assert "no_grad()" in text
+    assert not any("batch" in each for each in found)
+
+
+@pytest.mark.parametrize("line", FINE)
+def test_what_keeps_no_graph_is_not_blamed(line: str, tmp_path: Path) -> None:
+    _, found = advice(tmp_path, line)
+    assert not any("autograd" in each for each in found)
+
+
+def test_parameters_are_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("import slipstream as ss\n"
+                    "model = ss.nn.Linear(1000, 1000)\n"
+                    "y = model(ss.randn(1, 1000))\n")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    text, = json.loads(done.stdout)["devices"][0]["advice"]
+    assert f"{path}:2" in text
+    assert "they are parameters" in text
+    assert "batch" not in text
+
+
+def seen(results: Any) -> Look:
+    """A look while ``results`` are held."""
+    assert results is not None
+    return look()
+
+
+def at_this_file(found: Look) -> list[Any]:
+    return [each for each in found.kept if each.site[0].co_filename == __file__]
+
+
+def test_a_graph_that_was_put_together_is_one() -> None:
+    w = ss.randn(32, 32, requires_grad=True)
+    h = ss.zeros(32, 32)
+    outs = []
+    for _ in range(12):
+        h = (h @ w).tanh()
+        outs.append(h)
+    # Each but the last leads on; what is made of all of them holds the one graph of a step.
+    assert at_this_file(seen(outs)) == []
+    loss = ss.stack(outs).sum()
+    assert at_this_file(seen(loss)) == []
+    del loss
+    alone = [(w * step).tanh() for step in range(12)]
+    kept, = at_this_file(seen(alone))
+    assert (kept.number, kept.holder, kept.summed) == (12, "list", False)
+    storages = {each.storage.address for each in alone}
+    assert storages <= kept.addresses
+    assert w.storage.address not in kept.addresses
+
+
+def test_data_that_the_program_holds_is_not_the_graphs() -> None:
+    data = ss.randn(64, 32)
+    w = ss.randn(32, 32, requires_grad=True)
+    alone = [data @ w for _ in range(6)]
+    kept, = at_this_file(seen(alone)) or [None]
+    assert kept is None or data.storage.address not in kept.addresses
+    apart = [(data + step) @ w for step in range(6)]
+    kept, = [each for each in at_this_file(seen(apart)) if each.number == 6]
+    assert len(kept.addresses) == 12
+    assert data.storage.address not in kept.addresses
+
+
+def test_backward_lets_the_graphs_go() -> None:
+    w = ss.randn(32, 32, requires_grad=True)
+    losses = [(w * step).tanh().sum() for step in range(6)]
+    assert len(at_this_file(seen(losses))) == 1
+    for loss in losses:
+        loss.backward()
+    assert at_this_file(seen(losses)) == []
