@@ -14,6 +14,9 @@ from gpu.models import Step, convolutions, digits_step, mlp_step, unseen
 from gpu.timing import Row, device_time, enqueue, loop, ours_wait, peer_time, peer_wait, ratio
 
 SMALL = 64
+# Sequences before a growing cache is measured: by then the addresses that take turns have come
+# back, and each window that they make has its graph.
+WARM_SEQUENCES = 8
 # What makes a step at a new length slow.
 COUNTED = ("compilations", "library_questions", "captures",
            "graph_launches", "kernel_launches", "node_updates")
@@ -190,4 +193,4 @@ def growing(lib: Any, wait: Step) -> float:
             scores @ v[:, :t]
 
     with lib.no_grad():
-        return loop(steps, wait, 2, 3)[1] / 256
+        return loop(steps, wait, 2, WARM_SEQUENCES)[1] / 256

@@ -31,6 +31,20 @@ int launch(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, 
     launches++;
     return status;
 }
+typedef struct {
+    void *function;
+    unsigned x, y, z, u, v, w, shared;
+    void **parameters, **extra;
+    void *kernel, *context;
+} node;
+void *after;
+int add(void **made, void *graph, void **before, size_t count, const node *given) {
+    after = count ? before[0] : NULL;
+    launch(given->function, given->x, given->y, given->z, given->u, given->v, given->w,
+           given->shared, graph, given->parameters, given->extra);
+    *made = (char *)graph + launches;
+    return status;
+}
 void *handles[2];
 int record(void *event, void *stream) {
     handles[0] = event;
@@ -68,9 +82,10 @@ def kept(library: Any) -> tuple[list[int], bytes]:
 
 def calls(library: Any) -> HotCalls:
     """The hot calls of a driver that names the function."""
-    pointer, *events = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-                        for name in ("launch", "record", "query", "elapsed"))
+    pointer, adder, *events = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+                               for name in ("launch", "add", "record", "query", "elapsed"))
     driver: Any = SimpleNamespace(launcher=pointer, graph_launcher=0, node_setter=0,
+                                  node_adder=adder,
                                   event_calls=tuple(events),
                                   status_name=lambda status: f"ERROR_{status}")
     return HotCalls(driver)
@@ -143,3 +158,17 @@ def test_whole_numbers_are_their_low_64_bits(value: int) -> None:
 def test_whole_numbers_of_more_bits_are_refused(value: int) -> None:
     with pytest.raises(OverflowError):
         Words().append_number("i64", value)
+
+
+def test_kernel_nodes_are_added_after_the_one_before(library: Any) -> None:
+    hot_calls = calls(library)
+    first = hot_calls.add_kernel_node(4096, 0, 7, SHAPE, b"abc")
+    assert first == 4097
+    assert ctypes.c_void_p.in_dll(library, "after").value is None
+    assert kept(library) == ([3, 2, 1, 64, 4, 2, 48], b"abc")
+    second = hot_calls.add_kernel_node(4096, first, 7, SHAPE, bytes(5000))
+    assert (second, ctypes.c_void_p.in_dll(library, "after").value) == (4098, first)
+    assert kept(library)[1] == bytes(5000)
+    ctypes.c_int.in_dll(library, "status").value = 1
+    with pytest.raises(DriverError, match="cuGraphAddKernelNode"):
+        hot_calls.add_kernel_node(4096, second, 7, SHAPE, b"abc")

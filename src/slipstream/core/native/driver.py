@@ -98,6 +98,7 @@ class Driver(Told):
     launcher: int = 0
     graph_launcher: int = 0
     node_setter: int = 0
+    node_adder: int = 0
     # The same of cuEventRecord, cuEventQuery and cuEventElapsedTime.
     event_calls: tuple[int, int, int] = (0, 0, 0)
     # What the simulated driver keeps with each piece of work; nothing reads them elsewhere.

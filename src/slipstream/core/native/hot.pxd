@@ -16,6 +16,7 @@ cdef extern from *:
         void *context;
     } slip_node;
     typedef int (*slip_node_call)(void *, void *, const slip_node *);
+    typedef int (*slip_add_call)(void **, void *, void **, size_t, const slip_node *);
 
     /* A whole parameter block: (1, pointer), (2, its size), end. */
     #define SLIP_EXTRA(block, n) \
@@ -81,6 +82,19 @@ cdef extern from *:
         slip_node changed = {(void *)function, x, y, z, u, v, w, shared, NULL, extra, NULL, NULL};
         return ((slip_node_call)call)((void *)executable, (void *)node, &changed);
     }
+    /* After another node, or after none. */
+    static int slip_add_node(size_t call, size_t graph, size_t after, size_t *made,
+                             size_t function, unsigned x, unsigned y, unsigned z, unsigned u,
+                             unsigned v, unsigned w, unsigned shared, char *block,
+                             Py_ssize_t n) {
+        SLIP_EXTRA(block, n);
+        slip_node added = {(void *)function, x, y, z, u, v, w, shared, NULL, extra, NULL, NULL};
+        void *before = (void *)after, *node = NULL;
+        int status = ((slip_add_call)call)(&node, (void *)graph, after ? &before : NULL,
+                                           after != 0, &added);
+        *made = (size_t)node;
+        return status;
+    }
     """
     int slip_launch(size_t call, size_t function, unsigned x, unsigned y, unsigned z, unsigned u,
                     unsigned v, unsigned w, unsigned shared, size_t stream, char *block,
@@ -95,11 +109,14 @@ cdef extern from *:
     int slip_set_node(size_t call, size_t executable, size_t node, size_t function, unsigned x,
                       unsigned y, unsigned z, unsigned u, unsigned v, unsigned w, unsigned shared,
                       char *block, Py_ssize_t n)
+    int slip_add_node(size_t call, size_t graph, size_t after, size_t *made, size_t function,
+                      unsigned x, unsigned y, unsigned z, unsigned u, unsigned v, unsigned w,
+                      unsigned shared, char *block, Py_ssize_t n)
 
 cdef class HotCalls:
     cdef object driver
     cdef readonly bint direct
-    cdef size_t launcher, graph_launcher, node_setter, recorder, query, clock
+    cdef size_t launcher, graph_launcher, node_setter, node_adder, recorder, query, clock
     cdef public Py_ssize_t kernel_launches, graph_launches, graph_kernel_nodes
     cdef public Py_ssize_t node_updates, event_records
     cpdef object launch(self, size_t function, object shape, size_t stream, bytes block)
@@ -108,6 +125,8 @@ cdef class HotCalls:
     cpdef object launch_graph(self, size_t executable, size_t stream)
     cpdef object set_kernel_node(self, size_t executable, size_t node, size_t function,
                                  object shape, bytes block)
+    cpdef size_t add_kernel_node(self, size_t graph, size_t after, size_t function, object shape,
+                                 bytes block) except? 0
     cpdef object record_event(self, size_t event, size_t stream)
     cpdef bint query_event(self, size_t event) except -1
     cpdef double elapsed(self, size_t start, size_t end) except? -1

@@ -33,6 +33,7 @@ class HotCalls:
     launcher: int
     graph_launcher: int
     node_setter: int
+    node_adder: int
     recorder: int
     query: int
     clock: int
@@ -47,6 +48,7 @@ class HotCalls:
         self.launcher = driver.launcher
         self.graph_launcher = driver.graph_launcher
         self.node_setter = driver.node_setter
+        self.node_adder = driver.node_adder
         self.recorder, self.query, self.clock = driver.event_calls if cython.compiled else (0, 0, 0)
         self.direct = bool(cython.compiled and driver.launcher)
         self.kernel_launches = 0
@@ -115,6 +117,25 @@ class HotCalls:
                                                x, y, z, u, v, w, shared, block, len(block))
             if status:
                 raise self.failure("cuGraphExecKernelNodeSetParams", status)
+
+    def add_kernel_node(self, graph: cython.size_t, after: cython.size_t,
+                        function: cython.size_t, shape: Any, block: bytes) -> int:
+        """Add a kernel node to a graph, after a node or, where that is 0, after none."""
+        if not (self.direct and self.node_adder):
+            return self.driver.add_kernel_node(graph, (after,) if after else (), function, shape,
+                                               block)
+        if cython.compiled:
+            grid, threads, shared = shape
+            x, y, z = grid
+            u, v, w = threads
+            made: cython.size_t = 0
+            status: cython.int = slip_add_node(self.node_adder, graph, after,
+                                               cython.address(made), function, x, y, z, u, v, w,
+                                               shared, block, len(block))
+            if status:
+                raise self.failure("cuGraphAddKernelNode", status)
+            return made
+        return 0
 
     def record_event(self, event: cython.size_t, stream: cython.size_t) -> None:
         """Let an event stand for what a stream holds now."""

@@ -286,17 +286,17 @@ class Memo:
         place: cython.Py_ssize_t
         count: cython.Py_ssize_t
         launch: Launch
-        after: tuple = ()
+        after: cython.size_t = 0
         for place in range(len(window.launches)):
             launch = window.launches[place]
             count = window.ends[place] - start
-            after = (self._add(whole, after, launch,
-                               launch.parameters(window.words, start, count)),)
-            graph.nodes.append(after[0])
+            after = self._add(whole, after, launch,
+                              launch.parameters(window.words, start, count))
+            graph.nodes.append(after)
             start += count
 
-    def _add(self, whole: int, after: tuple[int, ...], launch: Launch, block: bytes) -> int:
-        return self.driver.add_kernel_node(whole, after, launch.function, launch.shape, block)
+    def _add(self, whole: int, after: int, launch: Launch, block: bytes) -> int:
+        return self.hot.add_kernel_node(whole, after, launch.function, launch.shape, block)
 
     def _make_room(self, nbytes: int) -> None:
         while self.graphs and (self.count >= MOST_GRAPHS or self.nbytes + nbytes > MOST_BYTES):

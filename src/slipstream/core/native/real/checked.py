@@ -22,6 +22,7 @@ class Checked:
         self.launcher = address_of(library.cuLaunchKernel)
         self.graph_launcher = address_of(library.cuGraphLaunch)
         self.node_setter = address_of(library.cuGraphExecKernelNodeSetParams_v2)
+        self.node_adder = address_of(library.cuGraphAddKernelNode_v2)
         # Newer drivers have another function for the elapsed time; both tell the same.
         self.event_calls = (address_of(library.cuEventRecord), address_of(library.cuEventQuery),
                             address_of(library.cuEventElapsedTime))
