@@ -159,8 +159,8 @@ def test_chrome_trace(tmp_path):
     rows = [row for row in trace["traceEvents"] if row["ph"] == "X"]
     assert [row["name"] for row in rows].count("mul") == 3
     assert all(row["dur"] >= 0 and row["ts"] >= 0 for row in rows)
-    assert trace["leftOut"] == {"shortEvents": 0, "shortEventsNs": 0, "overwritten": 0, "averaged": 0,
-                                "untimed": 0}
+    assert trace["leftOut"] == {"shortEvents": 0, "shortEventsNs": 0, "overwritten": 0,
+                                "averaged": 0, "untimed": 0}
     assert (trace["who"], trace["what"]) == ("me", [1, 2])
     packed = tmp_path / "trace.json.gz"
     seen.export_chrome_trace(packed)
