@@ -115,14 +115,14 @@ class Span(NamedTuple):
 class Begun(NamedTuple):
     """A send that is under way: the layer before it, when it began, the event before the work.
 
-    ``parts``: what it becomes; ``whole``: CUPTI tells of the graph as a whole.
+    ``parts``: what it becomes; ``untold``: CUPTI does not tell of it.
     """
 
     layer: int
     start: int
     event: int
     parts: Any = None
-    whole: bool = False
+    untold: bool = False
 
 
 class Clock:
@@ -187,14 +187,13 @@ class Timer:
             self.attach(queue.driver)
         layer = self.ring.switch(DRIVER)
         where = self.where_of(queue)
-        parts, whole = None, False
+        parts, untold = None, False
         if work is not None:
-            where |= 0 if work.reason else REPLAYED
-            parts = self.parts_of(work, where)
-            if self.activities is not None and not work.reason:
-                whole = self.activities.sampler.choose(id(parts.rows), len(parts.rows), parts.cost)
+            parts = self.parts_of(work, where | (0 if work.reason else REPLAYED))
+        if self.activities is not None:
+            untold = self.activities.begin(parts)
         event = 0 if self.told else self.mark(queue.stream, where)
-        return Begun(layer, self.ring.now(), event, parts, whole)
+        return Begun(layer, self.ring.now(), event, parts, untold)
 
     def attach(self, driver: Any) -> None:
         """The first use of a driver in this profile."""
@@ -233,7 +232,7 @@ class Timer:
         parts = begun.parts
         ring.write(SEND | where << 8, ring.name_of(self.text_of(work)), parts.site, begun.start,
                    end, len(parts.rows))
-        self.timed(queue.stream, parts, begun, where)
+        self.over(queue.stream, parts, begun, where)
         if self.sample is not None:
             self.sample()
         ring.switch(begun.layer)
@@ -303,7 +302,7 @@ class Timer:
         self.ring.write(SEND | where << 8, self.ring.name_of("not capturable"), site, begun.start,
                         self.ring.now(), 1)
         parts = shared([(KERNEL, number, site, self.ring.launching, 1.0)], where)
-        self.timed(queue.stream, parts, begun, where)
+        self.over(queue.stream, parts, begun, where)
         self.ring.switch(begun.layer)
 
     def copy(self, driver: Any, *arguments: Any) -> None:
@@ -358,6 +357,12 @@ class Timer:
             return 0
         return int(event)
 
+    def over(self, stream: int, parts: Parts, begun: Begun, where: int) -> None:
+        """A send is over."""
+        if self.activities is not None:
+            self.activities.sampler.end()
+        self.timed(stream, parts, begun, where)
+
     def timed(self, stream: int, parts: Parts, begun: Begun, where: int) -> None:
         """Note work whose time the event behind it will tell."""
         if self.told or not parts.rows:
@@ -367,7 +372,7 @@ class Timer:
         noted = None
         if self.activities is not None:
             noted = self.activities.note(Noted(parts.rows, parts.symbols, bool(where & REPLAYED),
-                                               parts.copied, begun.whole))
+                                               parts.copied, begun.untold))
         if not begun.event or not last:
             self.lost += len(parts.rows)
             return
@@ -399,6 +404,7 @@ class Timer:
             first = self.ring.write_parts(span.parts.cells, start, end - start, share)
             if span.noted is not None:
                 span.noted.first = first
+                span.noted.span = start, end, start - span.begun > EMPTY
             free.append(span.first)
             if end - clock.at > REBASE:
                 free.append(clock.base)
