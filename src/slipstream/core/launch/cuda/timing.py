@@ -45,6 +45,8 @@ OPERATIONS_A_NS, HALF_OPERATIONS_A_NS = 52_000, 600_000
 MOST_KNOWN = 4096
 # A stream was empty where an event happened no later than so many ns after it was recorded.
 EMPTY = 10_000
+# Events that are made before a program goes on.
+READY = 80
 # Timed spans whose events are not done yet; with more, the host looks at the oldest.
 MOST_PENDING = 2048
 # Nanoseconds after which spans are measured from a newer event: the driver tells 32-bit floats.
@@ -209,6 +211,23 @@ class Timer:
                 self.activities = Activities(self.ring, self.every_kernel)
             except CuptiError as failure:
                 self.verdict = Verdict(missing=str(failure))
+        if not self.told:
+            # After an error of a kernel there are none.
+            with contextlib.suppress(DriverError):
+                self.prepare()
+
+    def prepare(self) -> None:
+        """Make a clock and events for each card in use, before the program goes on."""
+        for backend in door.windowed:
+            each: Any = backend
+            if each.driver is not self.driver or not each.queues or each.queues[0].capture:
+                continue
+            each.enter()
+            where = self.where_of(each.queues[0])
+            event = self.mark(each.queues[0].stream, where)
+            if event:
+                self.free[where & 255] += [event, *(
+                    self.driver.create_event(timing=True) for _ in range(READY))]
 
     def where_of(self, queue: Any) -> int:
         """The device and stream of a queue as they stand in a record."""
