@@ -214,20 +214,7 @@ class Timer:
         if not self.told:
             # After an error of a kernel there are none.
             with contextlib.suppress(DriverError):
-                self.prepare()
-
-    def prepare(self) -> None:
-        """Make a clock and events for each card in use, before the program goes on."""
-        for backend in door.windowed:
-            each: Any = backend
-            if each.driver is not self.driver or not each.queues or each.queues[0].capture:
-                continue
-            each.enter()
-            where = self.where_of(each.queues[0])
-            event = self.mark(each.queues[0].stream, where)
-            if event:
-                self.free[where & 255] += [event, *(
-                    self.driver.create_event(timing=True) for _ in range(READY))]
+                prepare(self)
 
     def where_of(self, queue: Any) -> int:
         """The device and stream of a queue as they stand in a record."""
@@ -454,6 +441,20 @@ class Timer:
         for event in left:
             with contextlib.suppress(DriverError):
                 self.driver.destroy_event(event)
+
+
+def prepare(timer: Timer) -> None:
+    """Make a clock and events for each card in use, before the program goes on."""
+    for backend in door.windowed:
+        each: Any = backend
+        if each.driver is not timer.driver or not each.queues or each.queues[0].capture:
+            continue
+        each.enter()
+        where = timer.where_of(each.queues[0])
+        event = timer.mark(each.queues[0].stream, where)
+        if event:
+            timer.free[where & 255] += [event, *(
+                timer.driver.create_event(timing=True) for _ in range(READY))]
 
 
 def calls_of(driver: Any) -> HotCalls:
