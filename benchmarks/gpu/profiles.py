@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import slipstream as ss
-from gpu.models import Step
+from gpu.models import Step, mlp_step
 from gpu.timing import Row
 from slipstream import profiler
 from slipstream.core.api.profiling import Session
@@ -26,13 +26,15 @@ WARM, STEPS, STRETCHES = 60, 40, 15
 # Promises of a program, of which the median counts: a machine has its moments.
 PROMISES = 5
 COST_BAR = 0.5
+# Profiles of each kind whose sums of kernel times are compared, and how far they may be apart.
+SUMS, SUM_BAR = 5, 0.02
 # A promise may be 30 % off either way.
 LEAST_SHARE, MOST_SHARE = 0.7, 1.3
 
 
 def profiles() -> list[Row]:
     """The rows of this part."""
-    return [*costs(), planted_programs(), *promises()]
+    return [*costs(), *sums(), planted_programs(), *promises()]
 
 
 def costs() -> list[Row]:
@@ -73,6 +75,32 @@ def watched(x: Any, on: bool) -> float:
     if session is not None:
         session.stop()
     return spent
+
+
+def sums() -> list[Row]:
+    """Kernel times of a training step where most take the mean, by those timed one by one."""
+    step = mlp_step(ss)
+    for _ in range(WARM):
+        step()
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(SUMS):
+        for every, times in found.items():
+            times.append(kernels_of(step, every))
+    ours, peer = (statistics.median(found[every]) for every in (False, True))
+    what = "kernel times, most averaged, by all timed one by one"
+    return [Row(f"{what}, at most", ours, peer, ours / peer, 1 + SUM_BAR, "µs"),
+            Row(f"{what}, at least", ours, peer, ours / peer, SUM_BAR - 1, "µs")]
+
+
+def kernels_of(step: Step, every: bool) -> float:
+    """Microseconds of kernels in a step of some."""
+    ss.cuda.synchronize()
+    session = Session(every_kernel=every)
+    session.start()
+    for _ in range(STEPS):
+        step()
+    kernels = session.stop().of("kernel")
+    return sum(event.end - event.start for event in kernels) / STEPS / 1e3
 
 
 def planted_programs() -> Row:

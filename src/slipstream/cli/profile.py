@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=int, default=1 << 18,
                         help="how many records are kept (262144); older ones are only counted")
     parser.add_argument("--every-kernel", action="store_true",
-                        help="time each kernel of each replayed graph, where otherwise most take "
-                             "the mean of some; a replayed op costs the host about 1.5 µs more")
+                        help="time each kernel by itself, where otherwise most take the mean of "
+                             "some; a replayed op costs the host about 0.7 µs more")
     run_command.add_arguments(parser)
 
 

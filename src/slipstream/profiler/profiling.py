@@ -84,8 +84,8 @@ class profile:  # noqa: N801
     ``schedule``: which steps are recorded; ``on_trace_ready``: called with this object where a
     recording is complete; ``record_shapes``, ``profile_memory``: what tables show; ``with_stack``:
     keep whole stacks, not lines alone; ``records``: how many records the ring holds: older ones
-    are overwritten, and counted; ``every_kernel``: time each kernel of each replayed graph, where
-    otherwise most take the mean of some: dearer for the host.  Only one profile can be on.
+    are overwritten, and counted; ``every_kernel``: time each kernel by itself, where otherwise most
+    take the mean of some: dearer for the host.  Only one profile can be on.
     """
 
     def __init__(self, *, activities: Iterable[ProfilerActivity] | None = None,

@@ -160,7 +160,7 @@ def test_chrome_trace(tmp_path):
     assert [row["name"] for row in rows].count("mul") == 3
     assert all(row["dur"] >= 0 and row["ts"] >= 0 for row in rows)
     assert trace["leftOut"] == {"shortEvents": 0, "shortEventsNs": 0, "overwritten": 0,
-                                "averaged": 0, "untimed": 0}
+                                "untimed": 0, "averaged": 0}
     assert (trace["who"], trace["what"]) == ("me", [1, 2])
     packed = tmp_path / "trace.json.gz"
     seen.export_chrome_trace(packed)

@@ -31,11 +31,10 @@ static uint64_t (*clock_now)(void);
 void fake_set(int which, long long value) { set[which] = value; }
 void fake_clock(uint64_t (*now)(void)) { clock_now = now; }
 int fake_enabled(int kind) { return enabled[kind]; }
-void fake_feed(const uint8_t *record, size_t n) {
+void fake_feed(const uint8_t *record, size_t n, int always) {
     uint32_t kind;
     memcpy(&kind, record, 4);
-    /* A graph that is under way keeps its kind. */
-    if (count < MOST && (kind >= 64 || enabled[kind] || kind == 51))
+    if (count < MOST && (always || kind >= 64 || enabled[kind]))
         memcpy(kept[count++], record, n < SLOT ? n : SLOT);
 }
 int cuptiGetVersion(uint32_t *version) { *version = (uint32_t)set[0]; return 0; }
@@ -110,11 +109,6 @@ def copy(nbytes: int, start: int, end: int, correlation: int) -> bytes:
     return struct.pack("<I4xQQQI4xII", cupti.MEMCPY, nbytes, start, end, 0, 7, correlation)
 
 
-def graph(start: int, end: int, correlation: int, number: int = 5) -> bytes:
-    """A record of a graph's launch as a whole."""
-    return struct.pack("<IIQQIIII16x", cupti.GRAPH, correlation, start, end, 0, number, 0, 7)
-
-
 class FakeCupti:
     """The library, fed by the simulated driver's work; `play` may change each record.
 
@@ -128,8 +122,8 @@ class FakeCupti:
         self.play: Callable[[bytes], list[bytes]] = lambda record: [record]
         self.told: list[tuple[str, int, int]] = []
         self.alone: list[tuple[str, int, int]] = []
-        # Begin and end of each kernel of the graph that is one record, or None.
-        self.spans: list[int] | None = None
+        # Whether the work that runs was launched while kernels had records.
+        self.seen = False
         self.numbers = itertools.count(100)
         self.running = 0
         self.now = NOW(lambda: AHEAD + drivers.current().host_clock().now())
@@ -144,22 +138,20 @@ class FakeCupti:
         held = self.names.setdefault(name, ctypes.create_string_buffer(name.encode()))
         return ctypes.addressof(held)
 
-    def feed(self, record: bytes) -> None:
-        """Play a record."""
+    def feed(self, record: bytes, always: bool = False) -> None:
+        """Play a record; ``always``: of what was launched while its kind was on."""
         for each in self.play(record):
-            self.library.fake_feed(each, len(each))
+            self.library.fake_feed(each, len(each), int(always))
 
     def ran(self, action: Any, site: Any, *facts: Any) -> None:
         """A piece of the simulated driver's work ran."""
         _, begin, end, replayed = facts
         if action.kind == "kernel":
             self.told.append((action.function.name, begin, end))
-        if self.spans is not None:
-            self.spans += [begin, end]
-        elif action.kind == "kernel":
-            self.alone.append((action.function.name, begin, end))
-            self.feed(kernel(self.address(action.function.name), begin + AHEAD, end + AHEAD,
-                             self.running, 5 if replayed else 0))
+            if self.seen:
+                self.alone.append((action.function.name, begin, end))
+                self.feed(kernel(self.address(action.function.name), begin + AHEAD, end + AHEAD,
+                                 self.running, 5 if replayed else 0), True)
         elif action.kind == "copy":
             self.feed(copy(action.nbytes, begin + AHEAD, end + AHEAD, self.running))
 
@@ -179,16 +171,11 @@ def numbered(fake: FakeCupti, monkeypatch: Any, kind: Any) -> None:
         make(work, *arguments)
         work.number = next(fake.numbers)
         # What is turned on counts for what is launched from then on.
-        whole = kind is schedule.GraphWork and fake.library.fake_enabled(cupti.GRAPH)
-        work.spans = [] if whole else None
+        work.seen = bool(fake.library.fake_enabled(cupti.KERNEL))
 
     def stepping(work: Any, desk: Any) -> bool:
-        fake.running, fake.spans = work.number, work.spans
+        fake.running, fake.seen = work.number, work.seen
         done: bool = step(work, desk)
-        if done and work.spans:
-            begin, end = min(work.spans), max(work.spans)
-            fake.feed(graph(begin + AHEAD, end + AHEAD, work.number))
-        fake.spans = None
         return done
 
     monkeypatch.setattr(kind, "__init__", making)

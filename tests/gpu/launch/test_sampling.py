@@ -1,4 +1,4 @@
-"""Which launches of graphs are timed kernel by kernel, and what times the others' kernels take."""
+"""Which launches are timed kernel by kernel, and what times the others' kernels take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from slipstream.core.launch.cuda.sampling import AGAIN, CALM, FIRST, LONG, PERIOD, Content, Sampler
+from slipstream.core.launch.cuda.sampling import (
+    AGAIN,
+    CALM,
+    FIRST,
+    LONG,
+    MOST_CALM,
+    PERIOD,
+    Content,
+    Sampler,
+)
 
 
 class Library:
@@ -17,40 +26,64 @@ class Library:
         self.turned: list[bool] = []
         self.turns = turns
 
-    def whole_graphs(self, whole: bool) -> bool:
+    def time_kernels(self, wanted: bool) -> bool:
         """Turn it."""
-        self.turned.append(whole)
+        self.turned.append(wanted)
         return self.turns
 
 
-def test_the_first_launches_are_timed_and_later_ones_now_and_then() -> None:
+def sent(sampler: Sampler, content: int, cost: float = 8.0) -> bool:
+    """A send of eight kernels; whether they were timed."""
+    timed = not sampler.begin(content, 8, cost)
+    sampler.end()
+    return timed
+
+
+def test_the_first_sends_are_timed_and_later_ones_now_and_then() -> None:
     library = Library()
     sampler = Sampler(library, False)
-    whole = [sampler.choose(1, 64, 64.0) for _ in range(PERIOD * 10)]
+    timed = [sent(sampler, 1) for _ in range(PERIOD * 10 - 1)]
     early = FIRST + CALM
-    assert whole[:early + 1] == [False] * early + [True]
-    timed = [number for number in range(early, len(whole)) if not whole[number]]
-    # As many of each period, and the switch is turned but twice for them.
-    assert len(timed) == 10 * AGAIN - 1 + (10 * PERIOD) % PERIOD
-    assert {(number + 1) % PERIOD for number in timed} == set(range(AGAIN))
-    assert library.turned == [True, *([False, True] * 9), False]
+    assert timed[:early + 1] == [True] * early + [False]
+    late = [number + 1 for number in range(early, len(timed)) if timed[number]]
+    assert late == [period * PERIOD + place for period in range(1, 10) for place in range(AGAIN)]
+    assert library.turned == [False] + [True, False] * 9
 
 
-def test_new_content_is_timed() -> None:
+def test_new_content_is_timed_and_turns_cost_patience() -> None:
     library = Library()
     sampler = Sampler(library, False)
     for _ in range(20):
-        sampler.choose(1, 8, 8.0)
-    assert [sampler.choose(2, 8, 8.0) for _ in range(FIRST)] == [False] * FIRST
-    # Others that are launched between them are timed too: the switch is not turned for each.
-    assert [sampler.choose(1, 8, 8.0) for _ in range(CALM + 1)] == [False] * CALM + [True]
-    assert library.turned == [True, False, True]
+        sent(sampler, 1)
+    for number in range(2, 5):
+        assert all(sent(sampler, number) for _ in range(FIRST))
+        calm = min(CALM << (number - 1), MOST_CALM)
+        assert [sent(sampler, 1) for _ in range(calm + 1)] == [True] * calm + [False]
+    assert library.turned == [False] + [True, False] * 3
+
+
+def test_what_comes_again_and_again_between_is_timed_always() -> None:
+    library = Library()
+    sampler = Sampler(library, False)
+    # 0: launches that are always to be told of, such as a library's.
+    timed = [sent(sampler, 0 if number % 10 == 0 else 1) for number in range(600)]
+    assert all(timed[100:])
+    assert len(library.turned) < 10
 
 
 def test_long_kernels_are_always_timed() -> None:
     sampler = Sampler(Library(), False)
-    assert not any(sampler.choose(1, 8, 8.0 * LONG + 1) for _ in range(200))
-    assert any(sampler.choose(2, 8, 8.0 * LONG) for _ in range(200))
+    assert all(sent(sampler, 1, 8.0 * LONG + 1) for _ in range(200))
+    assert not all(sent(sampler, 2, 8.0 * LONG) for _ in range(200))
+
+
+def test_nothing_is_turned_while_another_send_is_under_way() -> None:
+    library = Library()
+    sampler = Sampler(library, False)
+    sampler.begin(7, 1, 1.0)
+    assert all(sent(sampler, 1) for _ in range(50))
+    sampler.end()
+    assert not sent(sampler, 1)
 
 
 @pytest.mark.parametrize(("every", "turns", "asked"), [(True, True, 0), (False, False, 1)])
@@ -58,56 +91,51 @@ def test_all_are_timed_where_that_is_wanted_or_cupti_has_it_so(
         every: bool, turns: bool, asked: int) -> None:
     library = Library(turns)
     sampler = Sampler(library, every)
-    assert not any(sampler.choose(1, 8, 8.0) for _ in range(200))
+    assert all(sent(sampler, 1) for _ in range(200))
     assert len(library.turned) == asked
 
 
-def whole(start: int, end: int) -> Any:
-    """Work of which there is one record."""
-    return SimpleNamespace(span=(start, end), times=[])
+def work(start: int, end: int, busy: bool = True, graph: bool = True) -> Any:
+    """Work that CUPTI did not tell of."""
+    return SimpleNamespace(span=(start, end, busy), graph=graph, times=[])
 
 
-def lengths(work: Any) -> list[int]:
-    """How long its kernels took."""
-    return [end - start for start, end in work.times]
-
-
-def test_kernels_take_the_mean_and_what_one_launch_takes_longer() -> None:
+def filled(timed: list[Any], *others: Any) -> list[list[tuple[int, int]]]:
+    """The times that others get."""
     content = Content()
-    content.timed = [[(0, 10), (30, 60)], [(100, 120), (130, 170)]]
-    content.whole = [whole(1000, 1070), whole(2000, 2050), whole(3000, 3060)]
-    assert content.fill() == 6
-    # The means are 15 and 35, and 10 between them where the whole takes 60.
-    assert lengths(content.whole[2]) == [15, 35]
-    assert content.whole[2].times == [(3000, 3015), (3025, 3060)]
-    assert lengths(content.whole[0]) == [18, 42]
-    assert lengths(content.whole[1]) == [12, 28]
-    for work in content.whole:
-        assert work.times[0][0] == work.span[0]
-        assert work.times[-1][1] == work.span[1]
-        assert work.times[0][1] <= work.times[1][0]
+    content.timed, content.others = timed, list(others)
+    assert content.fill() == sum(len(timed[0]) for _ in others)
+    return [each.times for each in others]
 
 
-def test_kernels_are_never_longer_than_their_graph() -> None:
-    content = Content()
-    content.timed = [[(0, 50), (50, 100)]]
-    content.whole = [whole(0, 80), whole(200, 240)]
-    content.fill()
-    assert [lengths(work) for work in content.whole] == [[40, 40], [20, 20]]
-    assert content.whole[1].times == [(200, 220), (220, 240)]
+def test_kernels_take_the_mean() -> None:
+    timed = [[(0, 10), (30, 60)], [(100, 120), (130, 170)]]
+    # The means are 15 and 35: the rest lies before them.
+    assert filled(timed, work(1000, 1060)) == [[(1005, 1020), (1025, 1060)]]
+
+
+def test_kernels_are_never_longer_than_their_span() -> None:
+    timed = [[(0, 50), (50, 100)]]
+    assert filled(timed, work(0, 80), work(200, 240)) == [
+        [(0, 40), (40, 80)], [(200, 220), (220, 240)]]
+
+
+def test_a_graph_on_an_empty_stream_begins_when_it_can() -> None:
+    timed = [[(0, 10), (14, 24)]]
+    # The event before it happened at once: the graph came later, and took 24 at most.
+    assert filled(timed, work(0, 500, busy=False)) == [[(478, 488), (490, 500)]]
+    # Others that followed one another show that it takes less.
+    assert filled(timed, work(0, 500, busy=False), work(500, 522))[0] == [(479, 489), (490, 500)]
+    # Launches that arrive one by one are apart.
+    assert filled(timed, work(0, 500, busy=False, graph=False)) == [[(240, 250), (490, 500)]]
 
 
 def test_kernels_side_by_side_stay_so() -> None:
-    content = Content()
-    content.timed = [[(0, 100), (20, 90)]]
-    content.whole = [whole(1000, 1050)]
-    content.fill()
-    # They take their means, and begin where the graph is as far.
-    assert content.whole[0].times == [(1000, 1100), (1010, 1080)]
+    assert filled([[(0, 100), (20, 90)]], work(1000, 1050)) == [[(1000, 1100), (1010, 1080)]]
 
 
 def test_what_was_never_timed_has_no_mean() -> None:
     content = Content()
-    content.whole = [whole(0, 80)]
+    content.others = [work(0, 80)]
     assert content.fill() == 0
-    assert content.whole[0].times == []
+    assert content.others[0].times == []

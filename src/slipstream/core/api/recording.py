@@ -138,8 +138,8 @@ class Recording:
         """What is to be said of kernels that were not timed one by one; empty where all were."""
         if not self.averaged:
             return ""
-        return (f"{self.averaged:,} of {self.totals('kernel')[0]:,} kernels, in replayed graphs, "
-                "take the mean of their times where they were measured one by one")
+        return (f"{self.averaged:,} of {self.totals('kernel')[0]:,} kernels take the mean of their "
+                "times where they were measured one by one; other libraries' are seen there alone")
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds."""

@@ -19,22 +19,17 @@ from slipstream.core.vocab.settings import settings
 
 # Versions of its interface whose records are laid out as below: CUDA 12.0 to 12.9, 13.0 to 13.5.
 KNOWN = (range(18, 29), range(130000, 130600))
-MEMCPY, MEMSET, KERNEL, MEMCPY_PEER, GRAPH = 1, 2, 10, 22, 51
+MEMCPY, MEMSET, KERNEL, MEMCPY_PEER = 1, 2, 10, 22
 COPIES = (MEMCPY, MEMCPY_PEER)
 # Begin, end, device, stream, correlation, name, graph of a kernel; bytes first of the others.
 KERNEL_FIELDS = struct.Struct("<16xQQ8xI4xI40xI8xQ44xI")
 FIELDS = {MEMCPY: struct.Struct("<8xQQQI4xII"), MEMSET: struct.Struct("<8xQQQI4xII"),
           MEMCPY_PEER: struct.Struct("<8xQQQI4xI16xI")}
-# Correlation, begin, end, device, graph, stream of a graph's launch as a whole.
-GRAPH_FIELDS = struct.Struct("<4xIQQII4xI")
-LAYOUTS = {KERNEL: KERNEL_FIELDS, GRAPH: GRAPH_FIELDS, **FIELDS}
 KIND = struct.Struct("<I")
 END, FORCED = 12, 1
 # Statuses that say that another tool has it.
 TAKEN = (12, 39)
 MOST_DEVICES = 256
-# The device of a graph that begins on the host.
-HOST = (1 << 31) - 1
 # Bytes of records that wait to be read: of a million kernels.
 MOST_BYTES = 1 << 28
 OFF = ("0", "off")
@@ -48,8 +43,6 @@ class CuptiError(RuntimeError):
 
 class Activity(NamedTuple):
     """A record: ``start`` and ``end`` by CUPTI's clock, both 0 where it has no times.
-
-    Of a kernel, a copy, or the launch of a graph as a whole, whose kernels have none then.
 
     ``correlation`` grows with the driver's calls and is the same for all kernels of a graph's
     launch; ``graph``: 0 for work that a graph did not launch.
@@ -155,13 +148,15 @@ class Cupti:
             # Without copies kernels have their times all the same.
             self.library.cuptiActivityEnable(kind)
 
-    def whole_graphs(self, whole: bool) -> bool:
-        """Let the launch of a graph be one record from now on, or one for each of its kernels.
+    def time_kernels(self, wanted: bool) -> bool:
+        """Let kernels that are launched from now on have records, or not; whether that worked.
 
-        Whether that can be: a record for each kernel makes the driver time them one by one.
+        Records of graphs as a whole (its kind 51) would be cheap and tell more, but CUPTI 13.0
+        crashes where they are turned on after graphs had records of their kernels.
         """
-        call = self.library.cuptiActivityEnable if whole else self.library.cuptiActivityDisable
-        return not call(GRAPH)
+        library = self.library
+        call = library.cuptiActivityEnable if wanted else library.cuptiActivityDisable
+        return not call(KERNEL)
 
     def release(self) -> None:
         """Let other tools have it."""
@@ -171,7 +166,7 @@ class Cupti:
     def stop(self) -> None:
         """Make no more records; those of work that is done are in the collector's buffers."""
         self.library.cuptiActivityFlushAll(0)
-        for kind in (KERNEL, GRAPH, *FIELDS):
+        for kind in (KERNEL, *FIELDS):
             self.library.cuptiActivityDisable(kind)
         self.library.cuptiActivityFlushAll(FORCED)
 
@@ -203,7 +198,7 @@ class Cupti:
                 raise CuptiError("a record lies outside of its buffer")
             last = at
             kind = KIND.unpack_from(data, at)[0]
-            if kind in LAYOUTS:
+            if kind == KERNEL or kind in FIELDS:
                 yield parsed(kind, data[at:], names)
 
     def now(self) -> int:
@@ -215,15 +210,12 @@ class Cupti:
 
 def parsed(kind: int, data: memoryview, names: dict[int, str]) -> Activity:
     """A record of bytes.  Raises CuptiError for what cannot be one."""
-    fields = LAYOUTS[kind]
+    fields = KERNEL_FIELDS if kind == KERNEL else FIELDS[kind]
     if fields.size > len(data):
         raise CuptiError("a record ends behind its buffer")
     nbytes, pointer, graph = 0, 0, 0
     if kind == KERNEL:
         start, end, device, stream, correlation, pointer, graph = fields.unpack_from(data)
-    elif kind == GRAPH:
-        correlation, start, end, device, graph, stream = fields.unpack_from(data)
-        device = 0 if device == HOST else device
     else:
         nbytes, start, end, device, stream, correlation = fields.unpack_from(data)
     # Numbers that make no sense: the layout is another, and the name no address.

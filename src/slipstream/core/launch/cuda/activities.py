@@ -5,8 +5,8 @@ that order, the same for all kernels of a graph's launch.  So of the launches th
 kernels, the n-th is the n-th such group of records.  Where there are not as many of one as of the
 other, none of these is believed: they keep their times by events, and the profile says why.
 
-Of most launches of graphs there is one record (`sampling`): their kernels take the mean of those
-times that were told of the same ops of the same lines, within what the record leaves room for.
+Where the same launches come back, most are not told of (`sampling`): their kernels take the mean of
+the times that were told of the same ops of the same lines.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 from slipstream.core.launch.cuda.sampling import Content, Sampler
 from slipstream.core.native.cupti import (
     COPIES,
-    GRAPH,
     KERNEL,
-    MEMCPY,
     Activity,
     Clock,
     Cupti,
@@ -36,8 +34,6 @@ MOST_NOTED = 1 << 20
 # What a library's launches stand for, whose kernels are not known by name.
 LIBRARY = ("library call",)
 COPY = "copy"
-# Launches of graphs of which there is one record.
-WHOLE = ("graph as a whole",)
 # Behind every correlation number.
 LAST = 1 << 62
 Key = tuple[Any, ...]
@@ -50,26 +46,28 @@ class Noted:
 
     ``rows``: the records that it becomes; ``symbols``: the kernels' names, none for copies and
     library calls; ``graph``: whether one call launched them all; ``copied``: bytes of a copy, or
-    -1; ``whole``: of a graph there is one record, ``span``.
+    -1; ``untold``: CUPTI does not tell of it; ``span``: when the events around it happened, and
+    whether work before it was under way until then; ``times``: when each began and ended, by the
+    ring's clock where it is untold, else by CUPTI's.
     """
 
-    __slots__ = ("copied", "first", "graph", "rows", "span", "symbols", "times", "whole")
+    __slots__ = ("copied", "first", "graph", "rows", "span", "symbols", "times", "untold")
 
     def __init__(self, rows: Sequence[Any], symbols: tuple[str, ...], graph: bool,
-                 copied: int, whole: bool = False) -> None:
+                 copied: int, untold: bool = False) -> None:
         self.first = -1
         self.rows = rows
         self.symbols = symbols
         self.graph = graph
         self.copied = copied
-        self.whole = whole
-        self.span: Times | None = None
+        self.untold = untold
+        self.span: tuple[int, int, bool] | None = None
         self.times: list[Times | None] = [None] * len(rows)
 
     def keys(self) -> list[Key]:
         """What its calls launch: for each the kernels by name, or the bytes of a copy."""
-        if self.whole:
-            return [WHOLE]
+        if self.untold:
+            return []
         if self.copied >= 0:
             return [(COPY, self.copied)]
         if not self.symbols:
@@ -94,8 +92,6 @@ class Group(NamedTuple):
     @property
     def key(self) -> Key:
         """What it launched."""
-        if self.records[0].kind == GRAPH:
-            return WHOLE
         if self.records[0].kind != KERNEL:
             return (COPY, self.records[0].nbytes)
         return tuple(sorted(record.name for record in self.records))
@@ -106,7 +102,7 @@ class Verdict(NamedTuple):
 
     ``source``: what told the times; ``missing``: why some or all are by events, or empty;
     ``foreign``: (kernel's name, how many, ns) of what this process launched beside us;
-    ``averaged``: launches that take the mean of others' times.
+    ``averaged``: kernels that take the mean of others' times.
     """
 
     source: str = "events"
@@ -118,7 +114,7 @@ class Verdict(NamedTuple):
 class Activities:
     """CUPTI's records for one profile.  Making it begins them; raises CuptiError without them.
 
-    ``every``: each kernel of each graph is to have its own.
+    ``every``: each kernel is to have its own.
     """
 
     def __init__(self, ring: Any, every: bool = False) -> None:
@@ -129,15 +125,24 @@ class Activities:
         self.sampler = Sampler(self.library, every)
         self.notes: list[Noted] = []
         self.left = MOST_NOTED
+        self.beyond = 0
+
+    def begin(self, parts: Any) -> bool:
+        """A send of launches, or of a library call (None), begins; whether it is not told of."""
+        if parts is None or not parts.rows:
+            return self.sampler.begin(0, 1, 0.0)
+        return self.sampler.begin(id(parts.rows), len(parts.rows), parts.cost)
 
     def note(self, noted: Noted) -> Noted:
         """Work goes out; itself."""
-        if self.left > 0:
-            self.notes.append(noted)
-            self.left -= len(noted.rows)
-            if self.left <= 0:
-                self.library.stop()
-                self.sampler.every = True
+        if self.left <= 0:
+            self.beyond += len(noted.rows)
+            return noted
+        self.notes.append(noted)
+        self.left -= len(noted.rows)
+        if self.left <= 0:
+            self.library.stop()
+            self.sampler.every = True
         return noted
 
     def finish(self) -> Verdict:
@@ -152,18 +157,18 @@ class Activities:
         matcher.match()
         averaged = fill(self.notes)
         told = sum(self.write(noted) for noted in self.notes)
-        count = sum(len(noted.rows) for noted in self.notes)
+        count = sum(len(noted.rows) for noted in self.notes) + self.beyond
         source = version_text(self.library.version) if told else "events"
         return Verdict(source, missing_text(matcher, count - told, count, lost),
                        matcher.foreign(), averaged)
 
     def write(self, noted: Noted) -> int:
         """Write the times of work into its records; how many."""
-        told, flag = 0, AVERAGED if noted.whole else 0
+        told, flag = 0, AVERAGED if noted.untold else 0
         for place, times in enumerate(noted.times):
             if times is None:
                 continue
-            start = self.clock.of(times[0])
+            start = times[0] if noted.untold else self.clock.of(times[0])
             end = start + max(times[1] - times[0], 1)
             if noted.first >= 0:
                 amend(self.ring, noted.first + place, start, end, flag)
@@ -179,13 +184,12 @@ class Activities:
 def grouped(records: Iterable[Activity]) -> list[Group]:
     """Kernels and copies by the call that launched them, in the order of the calls.
 
-    Kernels and copies of one graph are two groups; a graph as a whole is one.
+    Kernels and copies of one graph are two groups.
     """
-    found: dict[tuple[int, int], list[Activity]] = defaultdict(list)
+    found: dict[tuple[int, bool], list[Activity]] = defaultdict(list)
     for record in records:
-        if record.kind in (KERNEL, GRAPH, *COPIES):
-            kind = MEMCPY if record.kind in COPIES else record.kind
-            found[record.correlation, kind].append(record)
+        if record.kind == KERNEL or record.kind in COPIES:
+            found[record.correlation, record.kind == KERNEL].append(record)
     return [Group(correlation, sorted(parts, key=lambda record: record.start))
             for (correlation, _), parts in sorted(found.items(), key=lambda item: item[0])]
 
@@ -206,8 +210,6 @@ class Matcher:
         self.groups: dict[Key, list[Group]] = defaultdict(list)
         self.correlations: dict[int, int] = {}
         self.wrong: list[tuple[Key, int, int]] = []
-        # Numbers of graphs that are ours.
-        self.graphs: set[int] = set()
         self.left: list[Group] = []
         for group in groups:
             self.groups[group.key].append(group)
@@ -231,11 +233,8 @@ class Matcher:
 
     def match(self) -> None:
         """Match all calls: those whose kernels are known by name, then the library's."""
-        # Graphs as a whole come last: by then those that are ours are known by their numbers.
-        for key in sorted(self.calls, key=WHOLE.__eq__):
-            calls, groups = self.calls[key], self.groups.pop(key, [])
-            if key == WHOLE and len(groups) > len(calls):
-                groups = [group for group in groups if group.records[0].graph in self.graphs]
+        for key, calls in self.calls.items():
+            groups = self.groups.pop(key, [])
             if len(groups) == len(calls) or (self.cut and len(groups) < len(calls)):
                 for call, group in zip(calls, groups, strict=False):
                     self.give(call, group)
@@ -249,9 +248,6 @@ class Matcher:
         """These records are the call's."""
         self.correlations[id(call)] = group.correlation
         noted = call.noted
-        if noted.whole:
-            noted.span = span_of(group.records)
-            return
         if not noted.graph or noted.copied >= 0:
             noted.times[call.place] = span_of(group.records)
             return
@@ -261,7 +257,6 @@ class Matcher:
             waiting[noted.symbols[place]].append(place)
         for record in group.records:
             noted.times[waiting[record.name].pop()] = span_of([record])
-            self.graphs.add(record.graph)
 
     def match_library(self) -> None:
         """Library calls have the kernels that lie between their neighbours' and are nobody's."""
@@ -310,13 +305,13 @@ def span_of(records: list[Activity]) -> Times | None:
 
 
 def fill(notes: list[Noted]) -> int:
-    """Give the kernels of graphs that were recorded as a whole their times; how many have them."""
+    """Give the kernels that CUPTI did not tell of their times; how many have them."""
     contents: dict[int, Content] = defaultdict(Content)
     for noted in notes:
-        if noted.span is not None:
-            contents[id(noted.rows)].whole.append(noted)
-        elif noted.graph and all(noted.times):
+        if not noted.untold and all(noted.times):
             contents[id(noted.rows)].timed.append(noted.times)
+        elif noted.untold and noted.span is not None:
+            contents[id(noted.rows)].others.append(noted)
     return sum(content.fill() for content in contents.values())
 
 

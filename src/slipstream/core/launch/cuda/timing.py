@@ -45,6 +45,8 @@ OPERATIONS_A_NS, HALF_OPERATIONS_A_NS = 52_000, 600_000
 MOST_KNOWN = 4096
 # A stream was empty where an event happened no later than so many ns after it was recorded.
 EMPTY = 10_000
+# Events that are made before a program goes on.
+READY = 80
 # Timed spans whose events are not done yet; with more, the host looks at the oldest.
 MOST_PENDING = 2048
 # Nanoseconds after which spans are measured from a newer event: the driver tells 32-bit floats.
@@ -115,14 +117,14 @@ class Span(NamedTuple):
 class Begun(NamedTuple):
     """A send that is under way: the layer before it, when it began, the event before the work.
 
-    ``parts``: what it becomes; ``whole``: CUPTI tells of the graph as a whole.
+    ``parts``: what it becomes; ``untold``: CUPTI does not tell of it.
     """
 
     layer: int
     start: int
     event: int
     parts: Any = None
-    whole: bool = False
+    untold: bool = False
 
 
 class Clock:
@@ -187,14 +189,13 @@ class Timer:
             self.attach(queue.driver)
         layer = self.ring.switch(DRIVER)
         where = self.where_of(queue)
-        parts, whole = None, False
+        parts, untold = None, False
         if work is not None:
-            where |= 0 if work.reason else REPLAYED
-            parts = self.parts_of(work, where)
-            if self.activities is not None and not work.reason:
-                whole = self.activities.sampler.choose(id(parts.rows), len(parts.rows), parts.cost)
+            parts = self.parts_of(work, where | (0 if work.reason else REPLAYED))
+        if self.activities is not None:
+            untold = self.activities.begin(parts)
         event = 0 if self.told else self.mark(queue.stream, where)
-        return Begun(layer, self.ring.now(), event, parts, whole)
+        return Begun(layer, self.ring.now(), event, parts, untold)
 
     def attach(self, driver: Any) -> None:
         """The first use of a driver in this profile."""
@@ -210,6 +211,10 @@ class Timer:
                 self.activities = Activities(self.ring, self.every_kernel)
             except CuptiError as failure:
                 self.verdict = Verdict(missing=str(failure))
+        if not self.told:
+            # After an error of a kernel there are none.
+            with contextlib.suppress(DriverError):
+                prepare(self)
 
     def where_of(self, queue: Any) -> int:
         """The device and stream of a queue as they stand in a record."""
@@ -233,7 +238,7 @@ class Timer:
         parts = begun.parts
         ring.write(SEND | where << 8, ring.name_of(self.text_of(work)), parts.site, begun.start,
                    end, len(parts.rows))
-        self.timed(queue.stream, parts, begun, where)
+        self.over(queue.stream, parts, begun, where)
         if self.sample is not None:
             self.sample()
         ring.switch(begun.layer)
@@ -303,7 +308,7 @@ class Timer:
         self.ring.write(SEND | where << 8, self.ring.name_of("not capturable"), site, begun.start,
                         self.ring.now(), 1)
         parts = shared([(KERNEL, number, site, self.ring.launching, 1.0)], where)
-        self.timed(queue.stream, parts, begun, where)
+        self.over(queue.stream, parts, begun, where)
         self.ring.switch(begun.layer)
 
     def copy(self, driver: Any, *arguments: Any) -> None:
@@ -358,6 +363,12 @@ class Timer:
             return 0
         return int(event)
 
+    def over(self, stream: int, parts: Parts, begun: Begun, where: int) -> None:
+        """A send is over."""
+        if self.activities is not None:
+            self.activities.sampler.end()
+        self.timed(stream, parts, begun, where)
+
     def timed(self, stream: int, parts: Parts, begun: Begun, where: int) -> None:
         """Note work whose time the event behind it will tell."""
         if self.told or not parts.rows:
@@ -367,7 +378,7 @@ class Timer:
         noted = None
         if self.activities is not None:
             noted = self.activities.note(Noted(parts.rows, parts.symbols, bool(where & REPLAYED),
-                                               parts.copied, begun.whole))
+                                               parts.copied, begun.untold))
         if not begun.event or not last:
             self.lost += len(parts.rows)
             return
@@ -399,6 +410,7 @@ class Timer:
             first = self.ring.write_parts(span.parts.cells, start, end - start, share)
             if span.noted is not None:
                 span.noted.first = first
+                span.noted.span = start, end, start - span.begun > EMPTY
             free.append(span.first)
             if end - clock.at > REBASE:
                 free.append(clock.base)
@@ -429,6 +441,20 @@ class Timer:
         for event in left:
             with contextlib.suppress(DriverError):
                 self.driver.destroy_event(event)
+
+
+def prepare(timer: Timer) -> None:
+    """Make a clock and events for each card in use, before the program goes on."""
+    for backend in door.windowed:
+        each: Any = backend
+        if each.driver is not timer.driver or not each.queues or each.queues[0].capture:
+            continue
+        each.enter()
+        where = timer.where_of(each.queues[0])
+        event = timer.mark(each.queues[0].stream, where)
+        if event:
+            timer.free[where & 255] += [event, *(
+                timer.driver.create_event(timing=True) for _ in range(READY))]
 
 
 def calls_of(driver: Any) -> HotCalls:
