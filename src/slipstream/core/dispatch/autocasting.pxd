@@ -5,8 +5,6 @@ from slipstream.core.dispatch.lists cimport TensorList
 from slipstream.core.engine.tape cimport Tape
 from slipstream.core.vocab.records cimport GradRecord, Spec, Storage, TensorBase
 
-cimport cython
-
 cdef ModeTable modes
 cdef Tape tape
 
@@ -35,7 +33,6 @@ cdef Cast lowering(ModeState state, str device_type)
 cdef Cast cast_of(ModeState state, str device_type, object dtype, bint keeps)
 cpdef object autocast(Op op, ModeState state, tuple args, object kwargs, object target, object form)
 
-@cython.freelist(8)
 cdef class WeightCast:
     cdef public TensorBase weight
     cdef public Storage storage

@@ -2,8 +2,6 @@ from slipstream.core.vocab.making cimport slip_new
 from slipstream.core.vocab.records cimport GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.modes cimport ModeState
 
-cimport cython
-
 cdef class Rule:
     cdef public str name
     cdef public tuple differentiable
@@ -20,7 +18,6 @@ cdef class Rule:
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cpdef object free(self, Node node)
 
-@cython.freelist(256)
 cdef class SavedTensor:
     cdef public TensorBase tensor
     cdef public Py_ssize_t version

@@ -307,8 +307,11 @@ class Tape:
         node.edges = tuple(edges)
         node.places = None
         if several:
-            node.places = tuple([0 if target is None else _number(tensor)
-                                 for target, tensor in zip(edges, tensors, strict=True)])
+            places: list = []
+            for each in tensors:
+                tensor = each
+                places.append(0 if edges[len(places)] is None else _number(tensor))
+            node.places = tuple(places)
 
     def _lead_plainly(self, node: Node, places: tuple[int, ...], values: Any) -> bool:
         """The same for one to three tensors, each the first output of its node; else False."""
