@@ -20,7 +20,7 @@ cdef class Cast:
     cpdef object tensor(self, TensorBase tensor)
     cpdef object fill(self, object settings, TensorBase tensor, object member)
     cpdef bint lacks(self, TensorBase weight)
-    cpdef object keep(self, object settings, TensorBase weight, TensorBase cast)
+    cpdef object keep(self, object facts, TensorBase weight, TensorBase cast)
 
 cdef extern from *:
     """

@@ -390,12 +390,12 @@ class Tape:
         self.attach(node, outs)
         return node
 
-    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, state: ModeState) -> None:
-        """Record a copy of a leaf."""
-        node = self._begin(rule, state)
+    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, known: Any) -> None:
+        """Record a copy of a leaf; ``known``: specs by themselves, in tuples that nodes share."""
+        node = self._begin(rule, modes.current())
         node.edges = (self._target(leaf),)
-        node.inputs = (leaf.spec,)
-        node.outputs = (out.spec,)
+        node.inputs = _alone(known, leaf.spec)
+        node.outputs = _alone(known, out.spec)
         self._belong(out, node, 0)
 
     def record_plan(self, plan: Plan, values: Any, outs: tuple[Any, ...],
@@ -469,6 +469,14 @@ def _specs_of(tensors: list[Any]) -> tuple[Any, ...]:
         tensor = each
         found.append(tensor.spec)
     return tuple(found)
+
+
+def _alone(known: Any, spec: Spec) -> Any:
+    """A spec in a tuple."""
+    found = known.get(spec)
+    if found is None:
+        found = known[spec] = (spec,)
+    return found
 
 
 def _number(tensor: TensorBase) -> int:
