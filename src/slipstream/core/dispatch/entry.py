@@ -48,7 +48,7 @@ class Entry:
     joint: where gradients share what they compute but are no one program: a function of (names
         of the inputs that want one, in order; their dtypes), and of what it names as formulas do
         (None where no wanted gradient's formula names it) -> their gradients, or None where the
-        formulas shall be taken.
+        formulas shall be taken.  Of an entry of kernels specs alone decide that.
     widens: whether gradients come out the same from a ``g`` in 16 bits as from its cast to the
         result's dtype, so that nobody needs to cast it before.
     upstream: a formula over the same names whose result takes the place of ``g`` in the others:

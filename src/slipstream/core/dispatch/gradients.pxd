@@ -41,6 +41,8 @@ cdef class FormulaRule(Rule):
 
 cdef object _unpack(object saved, Node node)
 cdef tuple _dtypes_of(tuple inputs)
+cdef bint _declined(Node node, list grads) except -1
+cdef object _note_declined(Node node, list grads)
 cdef bint _serves(Passing passing, list grads, list held) except -1
 cdef bint _lacks(list grads)
 cdef object _record_of(Node node)

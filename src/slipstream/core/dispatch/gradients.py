@@ -154,11 +154,13 @@ class FormulaRule(Rule):
             grads = [self.upstream(*values), *grads[1:]]
         if create_graph or _lacks(grads):
             return self._with_tensors(node, grads, held)
-        if self.joint is not None:
+        if self.joint is not None and not (self.eager and _declined(node, grads)):
             results = self.joint((self.wanted, _dtypes_of(node.inputs)),
                                  *self._values(self.joint_sources, node, grads, held))
             if results is not None:
                 return results if type(results) is list else list(results)
+            if self.eager:
+                _note_declined(node, grads)
         if self.eager:
             return self._with_tensors(node, grads, held)
         try:
@@ -288,6 +290,25 @@ class FormulaRule(Rule):
         program = gradient_op(self, self._known(node, grads, held))
         self.program_sources = self.sources_of(program.names)
         self.program = program
+
+
+def _declined(node: Node, grads: list[Any]) -> bool:
+    """Whether a joint rule left a call of the plan, and a gradient like this, to the formulas."""
+    call: Plan | None = node.plan
+    if call is None or call.passing is None:
+        return False
+    passing: Passing = call.passing
+    tensor: TensorBase = grads[0]
+    return passing.plan is None and passing.upstream is tensor.spec
+
+
+def _note_declined(node: Node, grads: list[Any]) -> None:
+    """Note that a joint rule of an op without a program declined; specs alone decide that."""
+    call: Plan | None = node.plan
+    if call is not None:
+        passing: Passing = Passing(None)
+        passing.upstream = grads[0].spec
+        call.passing = passing
 
 
 def _serves(passing: Passing, grads: list[Any], held: list[Any]) -> bool:
