@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import slipstream as ss
-from gpu import gpt
+from gpu import gpt, language
 from slipstream.core.native.drivers import drivers
 from slipstream.core.native.recording import RecordingDriver
 
@@ -101,6 +101,7 @@ def rows() -> list[tuple[str, float, int]]:
         ("MLP 8 x 256, batch 64, Adam: one step", mlp_step(ss), 1, 100),
         ("digits net, AdamW: one step", digits_step(ss), 1, 100),
         ("GPT 256 wide, bf16 autocast, AdamW: one step", gpt.eager(ss, gpt.SMALL), 1, 60),
+        ("GPT-2 small, bf16, one token: one forward", language.forward(ss), 1, 200),
         ("a step at a length never seen", unseen(ss), 1, 300),
     ]
     found = []

@@ -112,8 +112,10 @@ class set_grad_enabled(grad_scope):
     """Turn recording on or off at once; as a context manager, back at its end."""
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(bool(mode))
-        super().__enter__()
+        state = modes.current()
+        self.value = bool(mode)
+        self.before = [(state.grad_enabled, state.inference)]
+        state.grad_enabled = self.value
 
     def __enter__(self) -> None:
         # Made, it has set the mode already; the scope ends where it was before that.

@@ -121,7 +121,10 @@ def advance(steps: Steps) -> bool:
 def is_capturing() -> bool:
     """Whether a current stream of the thread captures a graph; makes no context."""
     backends: tuple[Any, ...] = door.windowed
-    return any([backend.queue().capture is not None for backend in backends])
+    found = False
+    for backend in backends:
+        found = found or backend.queue().capture is not None
+    return found
 
 
 def end_step() -> None:

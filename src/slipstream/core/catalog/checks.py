@@ -20,14 +20,14 @@ ROOT_ONE_OVER_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 # -- gradients of what is plain -------------------------------------------------------------------
-def sum_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> list[Any] | None:
+def sum_gradients(wanted: Any, g: Any, alpha: Any) -> Any:
     """Both gradients of a plain sum are its own: no kernel runs where they have its dtype."""
-    g = cython.declare(TensorBase, known["g"])
-    own = g.spec.dtype
-    if known["alpha"] != 1:
+    if alpha != 1:
         return None
+    upstream = cython.declare(TensorBase, g)
+    own = upstream.spec.dtype
     results: list[Any] = []
-    for each in wanted.values():
+    for each in wanted[1]:
         if each is own:
             results.append(g)
         elif each.is_complex is not own.is_complex:

@@ -143,12 +143,11 @@ def _sums(g: Any, self: Any, mean: Any, factor: Any, dims: Any) -> Any:
     return (g * ((self - mean) * factor)).sum(dims), g.sum(dims)
 
 
-def _splits(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
+def _splits(wanted: Any, self: Any, sizes: Any) -> Any:
     """The leading dims, where rows and weights both want their gradients on a device."""
     if "self" not in wanted or "weight" not in wanted:
         return None
-    spec = known["self"].spec
-    sizes = known["normalized_shape"]
+    spec = self.spec
     leading = spec.ndim - (len(sizes) if type(sizes) is tuple else len(ints(sizes)))
     if (spec.device.type != "cuda" or not leading or not spec.numel
             or spec.dtype.is_complex):
@@ -160,27 +159,27 @@ def _splits(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
 LEADING = tuple([tuple(range(count)) for count in range(6)])
 
 
-def layer_norm_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
+def layer_norm_gradients(wanted: Any, g: Any, self: Any, weight: Any, normalized_shape: Any,
+                         eps: Any) -> Any:
     """All gradients: one pass along the rows and one down the columns."""
-    dims = _splits(wanted, known)
-    if dims is None or "bias" not in wanted:
-        return None
-    g, x = known["g"], known["self"]
-    slope, mean, factor = ops.layer_norm_slopes.call(
-        (g, x, known["weight"], known["normalized_shape"], known["eps"]), None)
-    results = wanted["weight"], wanted["bias"]
-    return [slope, *ops.layer_norm_sums.call((g, x, mean, factor, dims, results), None)]
-
-
-def rms_norm_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
-    """All gradients: one pass along the rows and one down the columns."""
-    dims = _splits(wanted, known)
+    names, result_dtypes = wanted
+    dims = _splits(names, self, normalized_shape) if len(names) == 3 else None
     if dims is None:
         return None
-    g, x = known["g"], known["self"]
-    slope, factor = ops.rms_norm_slopes.call(
-        (g, x, known["weight"], known["normalized_shape"], known["eps"]), None)
-    return [slope, ops.rms_norm_sums.call((g, x, factor, dims, wanted["weight"]), None)]
+    slope, mean, factor = ops.layer_norm_slopes.call((g, self, weight, normalized_shape, eps), None)
+    sums = ops.layer_norm_sums.call((g, self, mean, factor, dims, result_dtypes[1:]), None)
+    return [slope, sums[0], sums[1]]
+
+
+def rms_norm_gradients(wanted: Any, g: Any, self: Any, weight: Any, normalized_shape: Any,
+                       eps: Any) -> Any:
+    """All gradients: one pass along the rows and one down the columns."""
+    names, result_dtypes = wanted
+    dims = _splits(names, self, normalized_shape)
+    if dims is None:
+        return None
+    slope, factor = ops.rms_norm_slopes.call((g, self, weight, normalized_shape, eps), None)
+    return [slope, ops.rms_norm_sums.call((g, self, factor, dims, result_dtypes[1]), None)]
 
 
 def _slope_dtypes(call: Any) -> Any:

@@ -277,22 +277,22 @@ def _sums_rows(left: Any, right: Any) -> Any:
     return optional.load(CUDA_PRODUCTS).sums_rows(left.spec, right.spec)
 
 
-def _linear_gradients(wanted: dict[str, Any], known: dict[str, Any]) -> Any:
+def _linear_gradients(wanted: Any, g: Any, input: Any, weight: Any, weight_spec: Any,
+                      bias_spec: Any) -> Any:
     """All gradients, the weight's and the bias's by one kernel where it takes them."""
-    if "weight" not in wanted or "bias" not in wanted:
+    names = wanted[0]
+    if "weight" not in names or "bias" not in names:
         return None
-    g, x = known["g"], known["input"]
     upstream = cython.declare(TensorBase, g)
-    weight_spec = cython.declare(Spec, known["weight_spec"])
-    bias_spec = cython.declare(Spec, known["bias_spec"])
-    if (upstream.spec.device.type != "cuda" or upstream.spec.itemsize != 2 or weight_spec.ndim != 2
-            or bias_spec.shape != weight_spec.shape[:1]
-            or not _sums_rows(upstream, x)):
+    rows = cython.declare(Spec, weight_spec)
+    shared = cython.declare(Spec, bias_spec)
+    if (upstream.spec.itemsize != 2 or upstream.spec.device.type != "cuda" or rows.ndim != 2
+            or shared.shape != rows.shape[:1] or not _sums_rows(upstream, input)):
         return None
-    sums = ops.rows_product_sums.call2(g, x)
-    if "input" not in wanted:
+    sums = ops.rows_product_sums.call2(g, input)
+    if "input" not in names:
         return sums
-    return [_input_grad(g, known["weight"]), *sums]
+    return [_input_grad(g, weight), sums[0], sums[1]]
 
 
 def _input_grad(g: Any, weight: Any) -> Any:

@@ -5,8 +5,6 @@ from slipstream.core.dispatch.lists cimport TensorList
 from slipstream.core.engine.tape cimport Tape
 from slipstream.core.vocab.records cimport GradRecord, Spec, Storage, TensorBase
 
-cimport cython
-
 cdef ModeTable modes
 cdef Tape tape
 
@@ -22,7 +20,7 @@ cdef class Cast:
     cpdef object tensor(self, TensorBase tensor)
     cpdef object fill(self, object settings, TensorBase tensor, object member)
     cpdef bint lacks(self, TensorBase weight)
-    cpdef object keep(self, object settings, TensorBase weight, TensorBase cast)
+    cpdef object keep(self, object facts, TensorBase weight, TensorBase cast)
 
 cdef extern from *:
     """
@@ -35,7 +33,6 @@ cdef Cast lowering(ModeState state, str device_type)
 cdef Cast cast_of(ModeState state, str device_type, object dtype, bint keeps)
 cpdef object autocast(Op op, ModeState state, tuple args, object kwargs, object target, object form)
 
-@cython.freelist(8)
 cdef class WeightCast:
     cdef public TensorBase weight
     cdef public Storage storage

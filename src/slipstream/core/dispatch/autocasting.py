@@ -235,8 +235,9 @@ class Cast:
         else:
             casts = [hooks.to_dtype.call((tensor, self.dtype), None)]
         place: cython.Py_ssize_t
+        known: dict = {}
         for place in range(len(casts)):
-            self.keep(settings, weights[place], casts[place])
+            self.keep((settings, known), weights[place], casts[place])
 
     def lacks(self, weight: TensorBase) -> bool:
         """Whether a weight is still one, beside the others on its device, and not yet cast."""
@@ -245,12 +246,15 @@ class Cast:
         found = self.state.autocast.casts.get((_identity(weight), self.dtype))
         return found is None or not _serves(found, self.state.grad_enabled)
 
-    def keep(self, settings: AutocastState, weight: TensorBase, cast: TensorBase) -> None:
-        """Note a cast for the scope, with a history where gradients are wanted."""
-        state = self.state
+    def keep(self, facts: Any, weight: TensorBase, cast: TensorBase) -> None:
+        """Note a cast for the scope, with a history where gradients are wanted.
+
+        ``facts``: the thread's settings, and specs by themselves.
+        """
+        settings, known = facts
         cast.record = None
-        if state.grad_enabled:
-            tape.record_cast(weight_cast, weight, cast, state)
+        if self.state.grad_enabled:
+            tape.record_cast(weight_cast, weight, cast, known)
         settings.casts[(_identity(weight), self.dtype)] = WeightCast(weight, cast)
 
 

@@ -281,8 +281,11 @@ class OpCore(OpBase):
     def _views(self, plan: Plan, state: ModeState, values: Any) -> Any:
         source: TensorBase = values[0]
         moves = plan.binding(values) if callable(plan.binding) else plan.binding
-        outs = tuple([self._alias(source, spec, source.offset + move, plan.statics)
-                      for spec, move in zip(plan.out_specs, moves, strict=True)])
+        found: list = []
+        for move in moves:
+            found.append(self._alias(source, plan.out_specs[len(found)], source.offset + move,
+                                     plan.statics))
+        outs = tuple(found)
         if plan.rule is not None:
             self._record_view(plan, state, values, outs)
         elif source.record is not None or source.base is not None:
@@ -363,23 +366,27 @@ class OpCore(OpBase):
 
 
 def _operands(plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
-    if not plan.operands:
-        return outs
     places: tuple = plan.operands
-    first = values[places[0]]
-    if len(outs) == 1 and isinstance(first, TensorBase):
-        if len(places) == 1:
+    count: cython.Py_ssize_t = len(places)
+    if not count:
+        return outs
+    at: cython.Py_ssize_t = places[0]
+    given: tuple = values if type(values) is tuple else tuple(values)
+    first = given[at]
+    if count < 4 and len(outs) == 1 and isinstance(first, TensorBase):
+        if count == 1:
             return (outs[0], first)
-        second = values[places[1]]
-        if isinstance(second, TensorBase):
-            if len(places) == 2:
-                return (outs[0], first, second)
-            third = values[places[2]]
-            if len(places) == 3 and isinstance(third, TensorBase):
-                return (outs[0], first, second, third)
+        at = places[1]
+        second = given[at]
+        at = places[count - 1]
+        third = given[at]
+        if isinstance(second, TensorBase) and isinstance(third, TensorBase):
+            return (outs[0], first, second) if count == 2 else (outs[0], first, second, third)
     operands: list = list(outs)
-    for position in plan.operands:
-        value = values[position]
+    place: cython.Py_ssize_t
+    for place in range(count):
+        at = places[place]
+        value = given[at]
         if isinstance(value, TensorBase):
             operands.append(value)
         elif value is not None:

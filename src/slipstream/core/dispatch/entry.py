@@ -45,9 +45,10 @@ class Entry:
     gradient: for each differentiable parameter a formula over ``g`` (the upstream gradient), the
         parameters, ``out``, ``out_1`` (the second result) and ``<parameter>_spec``; what a formula
         names is what is saved.
-    joint: where gradients share what they compute but are no one program: (dtype by name of each
-        input that wants one, in order; what is known by name) -> their gradients, or None where
-        the formulas shall be taken.
+    joint: where gradients share what they compute but are no one program: a function of (names
+        of the inputs that want one, in order; their dtypes), and of what it names as formulas do
+        (None where no wanted gradient's formula names it) -> their gradients, or None where the
+        formulas shall be taken.  Of an entry of kernels specs alone decide that.
     widens: whether gradients come out the same from a ``g`` in 16 bits as from its cast to the
         result's dtype, so that nobody needs to cast it before.
     upstream: a formula over the same names whose result takes the place of ``g`` in the others:

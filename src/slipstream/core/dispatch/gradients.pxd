@@ -7,7 +7,7 @@ from slipstream.core.vocab.records cimport GradRecord, Node, Plan, Spec, TensorB
 cdef ModeTable modes
 cdef LaunchDoor door
 # Where arguments come from; C numbers, so that they are compared without objects.
-cdef Py_ssize_t G, GRADS, RESULT, DTYPES, KEPT
+cdef Py_ssize_t G, GRADS, RESULT, DTYPES, KEPT, MISSING
 
 cdef class Passing:
     cdef public Spec upstream
@@ -29,21 +29,20 @@ cdef class FormulaRule(Rule):
     cdef public object joint
     cdef public object upstream
     cdef public tuple upstream_sources
-    cdef public tuple known_names
-    cdef public tuple known_sources
+    cdef public tuple joint_sources
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cdef list _held(self, Node node)
     cdef object _value(self, Py_ssize_t source, Node node, list grads, list held)
     cdef tuple _values(self, tuple sources, Node node, list grads, list held)
     cdef list _with_tensors(self, Node node, list grads, list held)
     cdef list _with_program(self, Node node, list grads, list held)
-    cdef dict _known(self, Node node, list grads, list held)
     cdef list _looked_up(self, Node node, list grads, list held)
     cdef list _again(self, Passing passing, Node node, list grads, list held)
 
 cdef object _unpack(object saved, Node node)
 cdef tuple _dtypes_of(tuple inputs)
+cdef bint _declined(Node node, list grads) except -1
+cdef object _note_declined(Node node, list grads)
 cdef bint _serves(Passing passing, list grads, list held) except -1
 cdef bint _lacks(list grads)
-cdef object _dtypes_by(tuple names, tuple inputs)
 cdef object _record_of(Node node)

@@ -47,6 +47,7 @@ G = -1
 GRADS = -2
 RESULT = -3
 DTYPES = -4
+MISSING = -5
 KEPT = 1 << 16
 
 
@@ -94,8 +95,7 @@ class FormulaRule(Rule):
     joint: Any
     upstream: Any
     upstream_sources: tuple[int, ...]
-    known_names: tuple[str, ...]
-    known_sources: tuple[int, ...]
+    joint_sources: tuple[int, ...]
 
     def __init__(self, op: Op, positions: tuple[int, ...]) -> None:
         super().__init__(f"{_title(op.name)}Backward0", positions)
@@ -133,10 +133,9 @@ class FormulaRule(Rule):
                       for formula in self.formulas]
         self.upstream_sources = (() if self.upstream is None
                                  else self.sources_of(parameters_of(self.upstream)))
-        self.known_names = tuple([name for name in self.sources
-                                  if (name != "out" or self.saves_output)
-                                  and (name != "out_1" or self.saves_second)])
-        self.known_sources = self.sources_of(self.known_names)
+        # After what is wanted; what no wanted gradient names is None.
+        self.joint_sources = (() if self.joint is None else tuple([
+            self.sources.get(name, MISSING) for name in parameters_of(self.joint)[1:]]))
         self.program = None
         self.program_sources = ()
         # Gradients of several results come as a list, which no formula takes.
@@ -155,11 +154,13 @@ class FormulaRule(Rule):
             grads = [self.upstream(*values), *grads[1:]]
         if create_graph or _lacks(grads):
             return self._with_tensors(node, grads, held)
-        if self.joint is not None:
-            results = self.joint(_dtypes_by(self.wanted, node.inputs),
-                                 self._known(node, grads, held))
+        if self.joint is not None and not (self.eager and _declined(node, grads)):
+            results = self.joint((self.wanted, _dtypes_of(node.inputs)),
+                                 *self._values(self.joint_sources, node, grads, held))
             if results is not None:
                 return results if type(results) is list else list(results)
+            if self.eager:
+                _note_declined(node, grads)
         if self.eager:
             return self._with_tensors(node, grads, held)
         try:
@@ -191,13 +192,21 @@ class FormulaRule(Rule):
             return held[len(held) - 1]
         if source == GRADS:
             return grads
+        if source == MISSING:
+            return None
         return _dtypes_of(node.inputs)
 
     def _values(self, sources: tuple[int, ...], node: Node, grads: list[Any],
                 held: list[Any]) -> tuple[Any, ...]:
+        count: cython.Py_ssize_t = len(sources)
+        if count == 1:
+            return (self._value(sources[0], node, grads, held),)
+        if count == 2:
+            return (self._value(sources[0], node, grads, held),
+                    self._value(sources[1], node, grads, held))
         found: list = []
         place: cython.Py_ssize_t
-        for place in range(len(sources)):
+        for place in range(count):
             found.append(self._value(sources[place], node, grads, held))
         return tuple(found)
 
@@ -273,17 +282,33 @@ class FormulaRule(Rule):
 
     def _known(self, node: Node, grads: list[Any], held: list[Any]) -> dict[str, Any]:
         """Everything that a formula may ask for, by name."""
-        found: dict = {}
-        place: cython.Py_ssize_t
-        for place in range(len(self.known_names)):
-            found[self.known_names[place]] = self._value(self.known_sources[place], node, grads,
-                                                         held)
-        return found
+        return {name: self._value(source, node, grads, held)
+                for name, source in self.sources.items()
+                if (name != "out" or self.saves_output) and (name != "out_1" or self.saves_second)}
 
     def _make_program(self, node: Node, grads: list[Any], held: list[Any]) -> None:
         program = gradient_op(self, self._known(node, grads, held))
         self.program_sources = self.sources_of(program.names)
         self.program = program
+
+
+def _declined(node: Node, grads: list[Any]) -> bool:
+    """Whether a joint rule left a call of the plan, and a gradient like this, to the formulas."""
+    call: Plan | None = node.plan
+    if call is None or call.passing is None:
+        return False
+    passing: Passing = call.passing
+    tensor: TensorBase = grads[0]
+    return passing.plan is None and passing.upstream is tensor.spec
+
+
+def _note_declined(node: Node, grads: list[Any]) -> None:
+    """Note that a joint rule of an op without a program declined; specs alone decide that."""
+    call: Plan | None = node.plan
+    if call is not None:
+        passing: Passing = Passing(None)
+        passing.upstream = grads[0].spec
+        call.passing = passing
 
 
 def _serves(passing: Passing, grads: list[Any], held: list[Any]) -> bool:
@@ -315,23 +340,24 @@ def _lacks(grads: list[Any]) -> bool:
 
 
 def _dtypes_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    found: list = []
     spec: Spec
+    second: Spec
+    third: Spec
+    count: cython.Py_ssize_t = len(inputs)
+    if 0 < count < 4:
+        spec = inputs[0]
+        second = inputs[count // 2]
+        third = inputs[count - 1]
+        if count == 1:
+            return (spec.dtype,)
+        if count == 2:
+            return (spec.dtype, third.dtype)
+        return (spec.dtype, second.dtype, third.dtype)
+    found: list = []
     for each in inputs:
         spec = each
         found.append(spec.dtype)
     return tuple(found)
-
-
-def _dtypes_by(names: tuple[Any, ...], inputs: tuple[Any, ...]) -> Any:
-    """The dtypes of the inputs, by the names of these."""
-    found: dict = {}
-    place: cython.Py_ssize_t
-    spec: Spec
-    for place in range(len(names)):
-        spec = inputs[place]
-        found[names[place]] = spec.dtype
-    return found
 
 
 def _unpack(saved: Any, node: Node) -> Any:

@@ -20,7 +20,7 @@ cdef class Op(OpCore):
     cpdef object bind(self, tuple args, dict kwargs)
     cpdef object dispatch(self, ModeState state, object values, object target, int form)
     cdef object _call_into(self, ModeState state, tuple args)
-    cdef object _first_call(self, tuple key, ModeState state, object values)
+    cdef object _first_call(self, tuple key, ModeState state, object values, tuple given)
     cpdef Plan plan_for(self, ModeState state, object values, object target, int form)
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
@@ -29,6 +29,7 @@ cdef object YES
 cdef object NO
 
 cdef object _go(Op op, Way way, ModeState state, tuple args, dict kwargs)
+cdef object _note_way(Op op, Plan plan, ModeState state, tuple given)
 cpdef bint knows(Op op, TensorBase a, TensorBase b) except -1
 cdef object _key(Op op, ModeState state, object values, object target, int form)
 cdef bint _told_apart(tuple values) except -1

@@ -87,17 +87,17 @@ class Op(OpCore):
             key = (BOUND, key)
         found = self.binary.get(key)
         if found is None:
-            return self._first_call(key, state, bound if kwargs else self.bind(args, None))
+            return self._first_call(key, state, bound if kwargs else self.bind(args, None),
+                                    (args, kwargs))
         plan: Plan = found
         plan.used = True
-        if cython.compiled:
-            self.ways.note(plan, state, args, kwargs,
-                           places_of.get((self, len(args), *kwargs)) if kwargs else None)
+        _note_way(self, plan, state, (args, kwargs))
         if not (plan.bare or kwargs):
             bound = self.bind(bound, None)
         return self._carry_out(plan, state, bound, None, PLAIN)
 
-    def _first_call(self, key: Any, state: ModeState, values: tuple[Any, ...]) -> Any:
+    def _first_call(self, key: Any, state: ModeState, values: tuple[Any, ...],
+                    given: tuple[Any, ...]) -> Any:
         if key is None:
             return self.dispatch(state, values, None, PLAIN)
         plan: Plan
@@ -110,6 +110,9 @@ class Op(OpCore):
             self.binary[key] = plan
             plan.short_key = key
             plan.bare = _is_bare(plan)
+        elif plan.key:
+            # Its short key is that of a call in other words.
+            _note_way(self, plan, state, given)
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call1(self, a: Any) -> Any:
@@ -348,10 +351,18 @@ def _go(op: Op, way: Way, state: ModeState, args: tuple[Any, ...],
     plan: Plan = way.plan
     plan.used = True
     if kwargs:
-        return op._carry_out(plan, state, way.bound(args + op.tails[len(args)], kwargs),
-                               None, PLAIN)
-    return op._carry_out(plan, state, args if plan.bare else op.bind(args, None), None,
-                           PLAIN)
+        args = way.bound(args + op.tails[len(args)], kwargs)
+    elif not plan.bare:
+        args = op.bind(args, None)
+    return op._carry_out(plan, state, args, None, PLAIN)
+
+
+def _note_way(op: Op, plan: Plan, state: ModeState, given: tuple[Any, ...]) -> None:
+    """Note the plan of a call, ``given`` as (args, kwargs)."""
+    if cython.compiled:
+        args, kwargs = given
+        places = places_of.get((op, len(args), *kwargs)) if kwargs else None
+        op.ways.note(plan, state, args, kwargs, places)
 
 
 def knows(op: Op, a: TensorBase, b: TensorBase) -> bool:
@@ -423,9 +434,7 @@ def _short_key(op: OpCore, state: ModeState, args: tuple[Any, ...]) -> tuple[Any
 
 
 def _short_part(op: OpCore, place: int, value: Any) -> Any:
-    """What a short key holds of an argument that is no tensor; `UNKEYED` where only the full key
-    will do.
-    """
+    """What a short key holds of what is no tensor; `UNKEYED` where only the full key will do."""
     kind: cython.int = op.kinds[place] if place < op.count else STATIC
     if value is None:
         return None
@@ -586,11 +595,6 @@ def _target_key(target: Any) -> Any:
     if isinstance(target, (tuple, list)):
         return tuple([_target_key(each) for each in target])
     return type(target)
-
-
-def plain_number(value: Any) -> Any:
-    """A NumPy scalar as the Python number it stands for; anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 plan_table = PlanTable(settings.plans)

@@ -73,7 +73,7 @@ class Ways:
         found = self.table[place]
         if found is None:
             return None
-        way: Way = found
+        way: Way = cython.cast(Way, found)
         if way.flags != flags or way.count != len(args):
             return None
         at: cython.Py_ssize_t
@@ -82,7 +82,7 @@ class Ways:
         for at in range(len(args)):
             value = args[at]
             if isinstance(value, TensorBase):
-                tensor = value
+                tensor = cython.cast(TensorBase, value)
                 if tensor.spec is not given[at]:
                     return None
             elif value is not given[at]:
@@ -116,7 +116,7 @@ class Ways:
         tensor: TensorBase
         for value in args:
             if isinstance(value, TensorBase):
-                tensor = value
+                tensor = cython.cast(TensorBase, value)
                 given.append(tensor.spec)
             elif _lasts(value):
                 given.append(value)
@@ -167,7 +167,7 @@ def _mixed(state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
     for at in range(len(args)):
         value = args[at]
         if isinstance(value, TensorBase):
-            tensor = value
+            tensor = cython.cast(TensorBase, value)
             mixed = mixed * prime + slip_address(tensor.spec)  # noqa: F821
             if ((tensor.record is not None or tensor.base is not None)
                     and state.grad_enabled and at < 31 and tape.requires_grad(tensor)):

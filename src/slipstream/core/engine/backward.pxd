@@ -11,13 +11,11 @@ cdef Operations operations
 cdef Tape tape
 cdef Checks _checks
 
-cimport cython
-
 cdef class Checks:
     cdef public bint nan
     cdef public Py_ssize_t held_bytes
+    cdef public Py_ssize_t walks
 
-@cython.freelist(256)
 cdef class Visit:
     cdef public Node node
     cdef public list grads
@@ -29,13 +27,16 @@ cdef class WeightCastRule(Rule):
     pass
 
 cdef class Walk:
-    cdef public bint retain_graph, create_graph, accumulate
+    cdef public bint retain_graph, create_graph, accumulate, alone
+    cdef public list all
     cdef public dict visits, wanted, lasting
     cdef public list ready, ones, roots
     cdef public object needed
     cdef public ModeState state
     cdef public list early, leaves, held
     cdef public Py_ssize_t held_bytes
+    cdef Visit find(self, Node node)
+    cdef Visit meet(self, Node node)
     cpdef object begin(self, Node node, Py_ssize_t place, TensorBase grad)
     cpdef object give(self, Visit visit, Py_ssize_t place, TensorBase grad)
     cpdef object push(self, Visit visit)
@@ -59,6 +60,7 @@ cpdef list run_backward(list tensors, list grads, bint retain_graph, bint create
                         list inputs, bint accumulate)
 cdef bint _lacks(list grads)
 cdef object start_walk(Walk walk, list tensors, list grads)
+cdef object _let_go(Walk walk)
 cdef object push_roots(Walk walk)
 cdef TensorBase lasting_ones(Walk walk, Node node, TensorBase tensor)
 cdef object _put_back(Walk walk)
@@ -66,6 +68,3 @@ cdef object accumulate_leaf(Node node, list grads, bint create_graph)
 cdef TensorBase _added(TensorBase before, TensorBase grad)
 cdef object _owned(list grads, bint create_graph)
 cdef Py_ssize_t _holders(list grads)
-cpdef object fit(TensorBase grad, Spec spec, Node node, Py_ssize_t place=*)
-cdef bint _reduces_to(tuple shape, tuple wanted) except -1
-cdef object _sum_to(TensorBase grad, tuple wanted)

@@ -11,6 +11,7 @@ from typing import Any
 import cython
 
 from slipstream.core.engine.anomaly import AGAIN, apply_noted, check_nan, fitting_gradient, zeros_of
+from slipstream.core.engine.fitting import fit
 from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.engine.tape import accumulate as accumulate_rule
@@ -30,14 +31,17 @@ __all__ = ["Backend", "GradRecord", "LaunchDoor", "ModeState", "ModeTable", "Ope
 class Checks:
     """What every step of backward is checked for; `autograd.detect_anomaly` sets it.
 
-    ``held_bytes``: the most bytes of gradients that wait to be cast.
+    ``held_bytes``: the most bytes of gradients that wait to be cast; ``walks``: how many are under
+    way, of all threads.
     """
 
     nan: bool
     held_bytes: int
+    walks: int
 
     def __init__(self) -> None:
         self.nan = False
+        self.walks = 0
         self.held_bytes = 32 << 20
 
 
@@ -79,6 +83,8 @@ weight_cast = WeightCastRule("ToDtypeBackward0", (0,))
 class Walk:
     """One backward: what it visits, and what of that is ready.
 
+    ``all``: its visits.  A node holds its own while one walk alone is under way; a walk that begins
+    inside another one, or beside it, has them in ``visits``.
     ``ones``: the gradient that it starts from, where the device keeps that between backwards in
     ``lasting``; nothing else of ours may hold it.  ``leaves`` and ``held``: weights that autocast
     cast, and their gradients in its dtype, which nobody can see before they are cast together.
@@ -87,6 +93,8 @@ class Walk:
     retain_graph: bool
     create_graph: bool
     accumulate: bool
+    alone: bool
+    all: list[Visit]
     visits: dict[Node, Visit]
     ready: list[Visit]
     wanted: dict[tuple[Node, int], Any]
@@ -103,6 +111,8 @@ class Walk:
     def __init__(self, retain_graph: bool, create_graph: bool) -> None:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
+        self.alone = False
+        self.all = []
         self.visits = {}
         self.ready = []
         self.wanted = {}
@@ -119,11 +129,25 @@ class Walk:
 
     def begin(self, node: Node, place: int, grad: TensorBase) -> None:
         """Start at an output of a node."""
-        visit: Visit | None = self.visits.get(node)
+        visit: Visit | None = self.find(node)
         if visit is None:
-            visit = self.visits[node] = visit_of(node)
+            visit = self.meet(node)
             self.roots.append(visit)
         self.give(visit, place, grad)
+
+    def find(self, node: Node) -> Visit | None:
+        """The visit of a node, None where it has none yet."""
+        return node.visit if self.alone else self.visits.get(node)
+
+    def meet(self, node: Node) -> Visit:
+        """A node's first visit."""
+        visit: Visit = visit_of(node)
+        if self.alone:
+            node.visit = visit
+        else:
+            self.visits[node] = visit
+        self.all.append(visit)
+        return visit
 
     def give(self, visit: Visit, place: int, grad: TensorBase) -> None:
         """Add a gradient to what waits for an output of a node."""
@@ -155,35 +179,23 @@ class Walk:
 
     def count(self) -> None:
         """How many edges lead to each node that can be reached from where the walk begins."""
-        visits: dict = self.visits
         stack: list = self.roots.copy()
         visit: Visit
         edges: tuple
+        target: Node
+        found: Visit | None
         while stack:
             visit = stack.pop()
             edges = visit.node.edges
-            for target in edges:
-                if target is None:
+            for each in edges:
+                if each is None:
                     continue
-                found = visits.get(target)
+                target = each
+                found = self.find(target)
                 if found is None:
-                    visit = visits[target] = visit_of(target)
-                    stack.append(visit)
-                else:
-                    visit = found
-                visit.left += 1
-
-    def restrict(self, targets: set[Node]) -> None:
-        """Only nodes from which a target can be reached need to run, and leaves among these."""
-        reaching = set(targets)
-        needed = set()
-        # Edges lead to lower sequence numbers, accumulators apart, so one sorted pass decides.
-        for node in sorted(self.visits, key=lambda each: each.sequence):
-            if any(edge is not None and edge in reaching for edge in node.edges):
-                reaching.add(node)
-                needed.add(node)
-        needed.update(node for node in targets if node.rule is accumulate_rule)
-        self.needed = needed
+                    found = self.meet(target)
+                    stack.append(found)
+                found.left += 1
 
     def run(self) -> None:
         """Run nodes until none is ready."""
@@ -203,7 +215,7 @@ class Walk:
         if (leaf.rule is not accumulate_rule or leaf.grad is not None or leaf.hooks or node.hooks
                 or self.state.stack or visit.grads is None):
             return False
-        other: Visit = self.visits[leaf]
+        other: Visit = self.find(leaf)  # type: ignore[assignment]  # an edge leads there
         grads: list = visit.grads
         grad: TensorBase = grads[0]
         spec: Spec = grad.spec
@@ -278,7 +290,7 @@ class Walk:
         rule: Rule = target.rule
         if not rule.widens or self.create_graph or self.wanted or _checks.nan or self.state.stack:
             return False
-        visit: Visit = self.visits[target]
+        visit: Visit = self.find(target)  # type: ignore[assignment]  # an edge leads there
         if node.hooks or target.hooks or visit.left != 1 or visit.grads is not None:
             return False
         spec: Spec = node.inputs[0]
@@ -331,14 +343,16 @@ class Walk:
         """Hand results on along the edges; nodes that now have everything become ready."""
         places: tuple | None = node.places
         edges: tuple = node.edges
+        target: Node
         visit: Visit
         place: cython.Py_ssize_t
         known: cython.Py_ssize_t = len(results)
         for place in range(len(edges)):
-            target = edges[place]
-            if target is None:
+            each = edges[place]
+            if each is None:
                 continue
-            visit = self.visits[target]
+            target = each
+            visit = self.find(target)  # type: ignore[assignment]  # it was counted
             if place < known and results[place] is not None:
                 self.give(visit, 0 if places is None else places[place], results[place])
             visit.left -= 1
@@ -364,55 +378,8 @@ def _lacks(grads: list[Any]) -> bool:
     return lacks
 
 
-def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
-    """A gradient in the shape and dtype of its input: what broadcasting repeated is summed."""
-    if grad.spec.shape != spec.shape:
-        if not _reduces_to(grad.spec.shape, spec.shape):
-            raise RuntimeError(f"Function {node.name()} returned an invalid gradient at index "
-                               f"{place} - got {list(grad.spec.shape)} but expected shape "
-                               f"compatible with {list(spec.shape)}")
-        grad = _sum_to(grad, spec.shape)
-    if grad.spec.dtype is not spec.dtype:
-        if grad.spec.dtype.is_complex and not spec.dtype.is_complex:
-            grad = grad.real
-        grad = operations.cast(grad, spec.dtype) if grad.spec.dtype is not spec.dtype else grad
-    return grad
-
-
-# (shape, wanted shape): the leading dims to sum over; None where that is not all there is to do.
-leading: dict[tuple[Any, Any], tuple[int, ...] | None] = {}
-MOST = 1024
 # Kinds of the number 1 that a stream keeps.
 MOST_ONES = 16
-
-
-def _sum_to(grad: TensorBase, wanted: tuple[Any, ...]) -> Any:
-    """Sum over the dims that broadcasting repeated; the common case is looked up."""
-    shape = grad.spec.shape
-    key = (shape, wanted)
-    known: dict = leading
-    dims: Any = known.get(key, known)
-    if dims is known:
-        if len(known) >= MOST:
-            known.clear()
-        extra = len(shape) - len(wanted)
-        dims = tuple(range(extra)) if extra > 0 and shape[extra:] == wanted else None
-        known[key] = dims
-    if dims is None:
-        return operations.sum_to(grad, wanted)
-    return operations.sum.call((grad, dims), None)
-
-
-def _reduces_to(shape: tuple[Any, ...], wanted: tuple[Any, ...]) -> cython.bint:
-    """Whether broadcasting ``wanted`` can give ``shape``."""
-    extra: cython.Py_ssize_t = len(shape) - len(wanted)
-    place: cython.Py_ssize_t
-    if extra < 0:
-        return False
-    for place in range(len(wanted)):
-        if wanted[place] != shape[place + extra] and wanted[place] != 1:
-            return False
-    return True
 
 
 def accumulate_leaf(node: Node, grads: list[Any], create_graph: bool) -> None:
@@ -484,6 +451,8 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
     outside = PYTHON if ring is None else ring.surround(TAPE)
     begun = 0 if ring is None else ring.last
     edges: list | None = None
+    walk.alone = _checks.walks == 0
+    _checks.walks += 1
     try:
         start_walk(walk, tensors, grads)
         walk.count()
@@ -494,6 +463,8 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         if walk.ones:
             _put_back(walk)
     finally:
+        _checks.walks -= 1
+        _let_go(walk)
         walk.flush()
         state.grad_enabled = before
         state.special |= awake
@@ -527,6 +498,31 @@ def start_walk(walk: Walk, tensors: list[Any], grads: list[Any]) -> None:
             walk.begin(edge[0], edge[1], first_gradient(tensor, grads[place], place))
 
 
+def _let_go(walk: Walk) -> None:
+    """Take the visits from the nodes that hold them."""
+    visit: Visit
+    node: Node
+    if walk.alone:
+        for each in walk.all:
+            visit = each
+            node = visit.node
+            node.visit = None
+
+
+def restrict(walk: Walk, targets: set[Node]) -> None:
+    """Only nodes from which a target can be reached need to run, and leaves among these."""
+    reaching = set(targets)
+    needed = set()
+    # Edges lead to lower sequence numbers, accumulators apart, so one sorted pass decides.
+    nodes = [visit.node for visit in walk.all]
+    for node in sorted(nodes, key=lambda each: each.sequence):
+        if any(edge is not None and edge in reaching for edge in node.edges):
+            reaching.add(node)
+            needed.add(node)
+    needed.update(node for node in targets if node.rule is accumulate_rule)
+    walk.needed = needed
+
+
 def push_roots(walk: Walk) -> None:
     """Those nodes that nothing else has to come before are ready."""
     visit: Visit
@@ -545,7 +541,7 @@ def _targets(walk: Walk, inputs: list[Any]) -> list[Any]:
                                f"{tensor.spec!r}")
         edges.append(edge)
         walk.wanted[edge] = None
-    walk.restrict({edge[0] for edge in edges})
+    restrict(walk, {edge[0] for edge in edges})
     return edges
 
 

@@ -2,8 +2,6 @@ from slipstream.core.vocab.making cimport slip_new
 from slipstream.core.vocab.records cimport GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.modes cimport ModeState
 
-cimport cython
-
 cdef class Rule:
     cdef public str name
     cdef public tuple differentiable
@@ -20,7 +18,6 @@ cdef class Rule:
     cpdef list apply(self, Node node, list grads, bint create_graph)
     cpdef object free(self, Node node)
 
-@cython.freelist(256)
 cdef class SavedTensor:
     cdef public TensorBase tensor
     cdef public Py_ssize_t version
@@ -45,7 +42,7 @@ cdef class Tape:
     cpdef bint requires_grad(self, TensorBase tensor)
     cdef Node _target(self, TensorBase tensor)
     cpdef Node record(self, Rule rule, object values, tuple outs, ModeState state)
-    cpdef object record_cast(self, Rule rule, TensorBase leaf, TensorBase out, ModeState state)
+    cpdef object record_cast(self, Rule rule, TensorBase leaf, TensorBase out, dict known)
     cpdef Node record_plan(self, Plan plan, object values, tuple outs, ModeState state)
     cpdef Node record_short(self, Plan plan, tuple operands, tuple tail, TensorBase out,
                             ModeState state)
@@ -67,6 +64,7 @@ cdef class Tape:
 cdef TensorBase _alias(object tensor, GradRecord record)
 cdef list _differentiated(Rule rule, object values)
 cdef tuple _specs_of(list tensors)
+cdef object _alone(object known, Spec spec)
 cdef int _number(TensorBase tensor)
 cdef bint _last(tuple values) except -1
 cdef object _kept(object value, bint spec)

@@ -307,8 +307,11 @@ class Tape:
         node.edges = tuple(edges)
         node.places = None
         if several:
-            node.places = tuple([0 if target is None else _number(tensor)
-                                 for target, tensor in zip(edges, tensors, strict=True)])
+            places: list = []
+            for each in tensors:
+                tensor = each
+                places.append(0 if edges[len(places)] is None else _number(tensor))
+            node.places = tuple(places)
 
     def _lead_plainly(self, node: Node, places: tuple[int, ...], values: Any) -> bool:
         """The same for one to three tensors, each the first output of its node; else False."""
@@ -387,12 +390,12 @@ class Tape:
         self.attach(node, outs)
         return node
 
-    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, state: ModeState) -> None:
-        """Record a copy of a leaf."""
-        node = self._begin(rule, state)
+    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, known: Any) -> None:
+        """Record a copy of a leaf; ``known``: specs by themselves, in tuples that nodes share."""
+        node = self._begin(rule, modes.current())
         node.edges = (self._target(leaf),)
-        node.inputs = (leaf.spec,)
-        node.outputs = (out.spec,)
+        node.inputs = _alone(known, leaf.spec)
+        node.outputs = _alone(known, out.spec)
         self._belong(out, node, 0)
 
     def record_plan(self, plan: Plan, values: Any, outs: tuple[Any, ...],
@@ -466,6 +469,14 @@ def _specs_of(tensors: list[Any]) -> tuple[Any, ...]:
         tensor = each
         found.append(tensor.spec)
     return tuple(found)
+
+
+def _alone(known: Any, spec: Spec) -> Any:
+    """A spec in a tuple."""
+    found = known.get(spec)
+    if found is None:
+        found = known[spec] = (spec,)
+    return found
 
 
 def _number(tensor: TensorBase) -> int:

@@ -1,5 +1,3 @@
-cimport cython
-
 cdef class Spec:
     cdef readonly object device
     cdef readonly object dtype
@@ -95,7 +93,6 @@ cdef class Slots:
     cdef public object tensor_class
     cdef public object with_array
 
-@cython.freelist(256)
 cdef class Node:
     cdef public object rule
     cdef public tuple edges
@@ -109,6 +106,7 @@ cdef class Node:
     cdef public Py_ssize_t sequence
     cdef public object hooks
     cdef public object extra
+    cdef public object visit
     cdef public Plan plan
     cdef object __weakref__
 

@@ -350,7 +350,8 @@ class Node:
     that the rule's formulas name; ``values`` the other arguments they name; ``inputs`` and
     ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and
     ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes;
-    ``plan`` the plan of the call, where it was one whose results are new tensors.
+    ``plan`` the plan of the call, where it was one whose results are new tensors; ``visit`` what
+    a backward that is under way knows of the node.
     """
 
     rule: Any
@@ -366,6 +367,7 @@ class Node:
     hooks: dict[int, Any] | None
     extra: Any
     plan: Plan | None
+    visit: Any
 
     def __init__(self, rule: Any, edges: tuple[Any, ...],
                  places: tuple[int, ...] | None = None) -> None:
@@ -382,6 +384,7 @@ class Node:
         self.hooks = None
         self.extra = None
         self.plan = None
+        self.visit = None
 
     def name(self) -> str:
         """The name of the step, such as ``MulBackward0``."""
@@ -550,7 +553,7 @@ if not cython.compiled:
     Storage.pending = None
     Storage.write_site = None
     Storage.release = None
-    for _field in ("rule", "places", "code", "hooks", "extra", "plan"):
+    for _field in ("rule", "places", "code", "hooks", "extra", "plan", "visit"):
         setattr(Node, _field, None)
     Node.instruction = Node.sequence = 0
     Node.edges = Node.saved = Node.values = Node.inputs = Node.outputs = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import slipstream as ss
@@ -121,3 +123,61 @@ def test_the_delay_device_gives_the_same_gradients() -> None:
     y[0].mul_(5.0)
     (y * y).sum().backward()
     assert x.grad.cpu().tolist() == [200.0, 8.0, 8.0]
+
+
+def test_walks_inside_and_beside_each_other() -> None:
+    x = ss.full((2,), 3.0, requires_grad=True)
+    shared = x * x
+    total = shared.sum()
+    inner: list[list[float]] = []
+
+    def again(grad: ss.Tensor) -> None:
+        # The same nodes and the same leaf, while the outer walk is among them.
+        found, = ss.autograd.grad(total, x, retain_graph=True)
+        inner.append(found.tolist())
+
+    out = shared * 2
+    out.register_hook(again)
+    (out + shared).sum().backward()
+    assert inner == [[6.0, 6.0]]
+    assert x.grad.tolist() == [18.0, 18.0]
+
+
+def test_nodes_forget_a_walk_that_failed() -> None:
+    x = ss.ones(2, requires_grad=True)
+    middle = x * 3
+    out = (middle * 2).sum()
+
+    def stop(grad: ss.Tensor) -> None:
+        raise ZeroDivisionError
+
+    handle = middle.register_hook(stop)
+    with pytest.raises(ZeroDivisionError):
+        out.backward(retain_graph=True)
+    handle.remove()
+    assert middle.grad_fn.visit is None
+    assert out.grad_fn.visit is None
+    out.backward()
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_walks_of_several_threads_over_the_same_leaf() -> None:
+    x = ss.ones(3, requires_grad=True)
+    barrier = threading.Barrier(2)
+    found: list[list[float]] = []
+
+    def meet(grad: ss.Tensor) -> None:
+        barrier.wait(20)
+
+    def work(factor: float) -> None:
+        y = x * factor
+        y.register_hook(meet)
+        grad, = ss.autograd.grad((y * 2).sum(), x)
+        found.append(grad.tolist())
+
+    threads = [threading.Thread(target=work, args=(factor,)) for factor in (2.0, 5.0)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(found) == [[4.0] * 3, [10.0] * 3]

@@ -1,0 +1,61 @@
+"""Gradients in the shape and dtype of what they belong to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from slipstream.core.engine.views import Operations, operations
+from slipstream.core.vocab.records import Node, Spec, TensorBase
+
+__all__ = ["Node", "Operations", "Spec", "TensorBase", "fit"]
+
+
+def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
+    """A gradient in the shape and dtype of its input: what broadcasting repeated is summed."""
+    if grad.spec.shape != spec.shape:
+        if not _reduces_to(grad.spec.shape, spec.shape):
+            raise RuntimeError(f"Function {node.name()} returned an invalid gradient at index "
+                               f"{place} - got {list(grad.spec.shape)} but expected shape "
+                               f"compatible with {list(spec.shape)}")
+        grad = _sum_to(grad, spec.shape)
+    if grad.spec.dtype is not spec.dtype:
+        if grad.spec.dtype.is_complex and not spec.dtype.is_complex:
+            grad = grad.real
+        grad = operations.cast(grad, spec.dtype) if grad.spec.dtype is not spec.dtype else grad
+    return grad
+
+
+# (shape, wanted shape): the leading dims to sum over; None where that is not all there is to do.
+leading: dict[tuple[Any, Any], tuple[int, ...] | None] = {}
+MOST = 1024
+
+
+def _sum_to(grad: TensorBase, wanted: tuple[Any, ...]) -> Any:
+    """Sum over the dims that broadcasting repeated; the common case is looked up."""
+    shape = grad.spec.shape
+    key = (shape, wanted)
+    known: dict = leading
+    dims: Any = known.get(key, known)
+    if dims is known:
+        if len(known) >= MOST:
+            known.clear()
+        extra = len(shape) - len(wanted)
+        dims = tuple(range(extra)) if extra > 0 and shape[extra:] == wanted else None
+        known[key] = dims
+    if dims is None:
+        return operations.sum_to(grad, wanted)
+    return operations.sum.call((grad, dims), None)
+
+
+def _reduces_to(shape: tuple[Any, ...], wanted: tuple[Any, ...]) -> cython.bint:
+    """Whether broadcasting ``wanted`` can give ``shape``."""
+    extra: cython.Py_ssize_t = len(shape) - len(wanted)
+    place: cython.Py_ssize_t
+    if extra < 0:
+        return False
+    for place in range(len(wanted)):
+        if wanted[place] != shape[place + extra] and wanted[place] != 1:
+            return False
+    return True
