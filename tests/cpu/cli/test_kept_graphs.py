@@ -126,3 +126,23 @@ def test_backward_lets_the_graphs_go() -> None:
     for loss in losses:
         loss.backward()
     assert at_this_file(seen(losses)) == []
+
+
+# What holds most of a script's peak, and what of it is advised.
+LARGEST = {
+    "x = ss.randn(1000, 1000)": ("fewer elements at a time", "checkpoint"),
+    "y = ss.ones(500, 500, requires_grad=True)\nfor _ in range(5):\n    y = y.exp()":
+        ("backward needs it: smaller batches", "parameters"),
+}
+
+
+@pytest.mark.parametrize("lines", LARGEST)
+def test_what_backward_needs_is_told_from_data(lines: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(f"import slipstream as ss\n{lines}\n")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    text, = json.loads(done.stdout)["devices"][0]["advice"]
+    said, unsaid = LARGEST[lines]
+    assert said in text
+    assert unsaid not in text

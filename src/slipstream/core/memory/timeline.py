@@ -61,7 +61,8 @@ class Timeline:
     ``held``: [bytes, blocks] by (stack, op), of the blocks handed out since; ``at_peak``: the same
     when most was in use; ``reserved``: what was reserved then.  Bytes are those asked for.
     ``kept``: the graphs that held much at the last look, their bytes, and all that was in use then;
-    ``in_graphs``: [bytes, blocks] of what they hold, and ``leaves`` of leaves that want gradients.
+    ``in_graphs``: [bytes, blocks] of what they hold, ``leaves`` of leaves that want gradients, and
+    ``saved`` of what was kept for backward.
     """
 
     def __init__(self, allocator: Any, name: str, op: Callable[[], str]) -> None:
@@ -79,6 +80,7 @@ class Timeline:
         self.kept: tuple[graphs.Kept, int, int] | None = None
         self.in_graphs: dict[Key, list[int]] = {}
         self.leaves: dict[Key, list[int]] = {}
+        self.saved: dict[Key, list[int]] = {}
         self.looked = 0
         self.lock = threading.RLock()
 
@@ -158,6 +160,7 @@ class Timeline:
         self.kept = None if found is None else (*found, self.live)
         self.in_graphs = self.sums(() if found is None else found[0].addresses)
         self.leaves = self.sums(seen.leaves)
+        self.saved = self.sums(seen.saved)
 
     def sums(self, addresses: Iterable[int]) -> dict[Key, list[int]]:
         """[bytes, blocks] by (stack, op) of the blocks at some addresses."""
