@@ -26,8 +26,9 @@ SUMMARY = "run a script and say which lines held its memory at the peak"
 MUCH = 0.5
 # Fewer bytes are not worth a word.
 WORTH = 64 << 10
-# From so many blocks on a line looks like a list that grows.
-MANY = 100
+# From so many blocks on a line that goes on making them looks like a list that grows; from a few
+# on where they are this part of what is in use.
+MANY, FEW, PART = 100, 16, 0.25
 # Part of what is reserved that may be cached without a word, and the least that is worth one.
 SPARE, LEAST = 0.5, 64 << 20
 # What shrinks a line's part of the peak.
@@ -104,16 +105,27 @@ def advice(facts: dict[str, Any], timeline: Any, peak: list[HolderRow],
         top = peak[0]
         lines.append(f"{top.place}: `{top.expression}` held {size(top.nbytes)} of the peak of "
                      f"{size(facts['peak'])}: {mend_of(top, timeline)}")
+    growing = growing_places(timeline)
     for row in left:
-        if row.blocks >= MANY and (row.file, row.line, row.expression) not in graphs:
-            lines.append(f"{row.place}: {row.blocks} blocks of `{row.expression}` are still held "
-                         "at the end: a list that grows? append(x.detach()) keeps no history, and "
-                         "one tensor with a row a step needs one block")
+        many = row.blocks >= MANY or (row.blocks >= FEW and row.nbytes >= PART * timeline.live)
+        place = (row.file, row.line, row.expression)
+        if many and place in growing and place not in graphs:
+            lines.append(f"{row.place}: {row.blocks} blocks of `{row.expression}` "
+                         f"({size(row.nbytes)}) are still held at the end, made all along: does a "
+                         "list or dict grow? x.item() or a running sum keeps what is needed of "
+                         "each; one tensor with a row a step needs one block")
     if facts["cached_at_end"] > max(LEAST, SPARE * facts["reserved_at_end"]):
         lines.append(f"{size(facts['cached_at_end'])} of {size(facts['reserved_at_end'])} reserved "
                      f"are in no use, the largest hole is {size(facts['largest_hole'])}: the peak "
                      "was short; empty_cache() gives it to other programs")
     return lines
+
+
+def growing_places(timeline: Any) -> set[tuple[str, int, str]]:
+    """The lines of which blocks in use were made over half of the run, not in one go."""
+    found = [key for key, (first, last) in timeline.spans.items()
+             if 2 * (last - first) >= timeline.requests]
+    return set(places({key: timeline.held[key] for key in found}))
 
 
 def mend_of(top: HolderRow, timeline: Any) -> str:

@@ -146,3 +146,30 @@ def test_what_backward_needs_is_told_from_data(lines: str, tmp_path: Path) -> No
     said, unsaid = LARGEST[lines]
     assert said in text
     assert unsaid not in text
+
+
+# What a training loop keeps, and whether the advice takes it for a list that grows.
+LOOPS = {"kept.append(model(x).detach())": True, "kept[:] = [model(x).detach()]": False}
+
+
+@pytest.mark.parametrize("line", LOOPS)
+def test_what_is_made_all_along_is_told_from_what_is_made_once(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(f"""import slipstream as ss
+layers = [ss.nn.Linear(32, 32) for _ in range(60)]
+model = ss.nn.Sequential(*layers)
+optimizer = ss.optim.Adam(model.parameters())
+kept, x = [], ss.ones(512, 32)
+for step in range(30):
+    model(x).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    {line}
+""")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    found = [each for each in json.loads(done.stdout)["devices"][0]["advice"]
+             if "does a list or dict grow?" in each]
+    assert len(found) == LOOPS[line]
+    # Neither parameters nor an optimizer's state grow, though they are many.
+    assert all(f"{path}:10: 30 blocks of `model(x)` (1.88 MiB)" in each for each in found)

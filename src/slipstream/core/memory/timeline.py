@@ -76,6 +76,8 @@ class Timeline:
         self.at_peak: dict[Key, list[int]] = {}
         self.live = self.peak = self.peak_at = self.reserved = 0
         self.requests = 0
+        # Of each (stack, op) with blocks in use: the first and the last request that made them.
+        self.spans: dict[Key, list[int]] = {}
         self.rising = False
         self.kept: tuple[graphs.Kept, int, int] | None = None
         self.in_graphs: dict[Key, list[int]] = {}
@@ -121,6 +123,7 @@ class Timeline:
             entry = self.held.setdefault(key, [0, 0])
             entry[0] += nbytes
             entry[1] += 1
+            self.spans.setdefault(key, [self.requests, 0])[1] = self.requests
             self.live += nbytes
             self.note_peak()
         else:
@@ -139,6 +142,7 @@ class Timeline:
         entry[1] -= 1
         if not entry[1]:
             del self.held[key]
+            del self.spans[key]
         self.live -= nbytes
 
     def note_peak(self) -> None:
