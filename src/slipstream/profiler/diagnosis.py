@@ -38,6 +38,8 @@ GRAPH_GAP = 5_000
 # they concern half.
 FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
+# Python between two ops that takes so many ns is no module's.
+PAUSE_NS = 200_000
 # Shapes repeat where a plan launches so often.
 OFTEN = 8
 # A smaller gain is not worth a word.
@@ -521,11 +523,23 @@ def kernels_text(recording: Recording) -> str:
 
 
 def python_text(recording: Recording) -> str:
-    """Whose Python takes the time: that of a few long pauses, or what surrounds every op."""
-    stretches = quiet_stretches(recording, *bounds_of(recording))
-    if 2 * length(stretches) >= recording.layers["Python"]:
-        return ("the time is the program's own work between ops, the longest stretch before "
-                f"{quoted(after_quiet(recording, stretches))}")
+    """Whose Python takes the time: that of long pauses, or what surrounds every op."""
+    gaps: dict[str, list[int]] = {}
+    last = recording.start
+    for event in recording.of("op", "view", "wait", "data", "plan"):
+        if event.start > last and event.kind in ("op", "view"):
+            gaps.setdefault(event.where, []).append(event.start - last)
+        last = max(last, event.end)
+    before = next(iter(gaps.values()), [0])[0]
+    if 2 * before >= recording.layers["Python"]:
+        return (f"{percent(before / recording.layers['Python'])} of that before the first op, as "
+                "imports and reading are: profile more steps")
+    where = max(gaps, key=lambda each: sum(gaps[each]), default="")
+    found = gaps.get(where, [0])
+    if sum(found) >= max(recording.layers["Python"] / 2, PAUSE_NS * len(found)):
+        return ("the time is the program's own work between ops, "
+                f"{percent(min(sum(found) / recording.layers['Python'], 1.0))} of it before "
+                f"{quoted(where)}")
     return ("the time is Python between ops, the program's own and that of its modules and "
             "optimizers: fewer, larger ops would help")
 

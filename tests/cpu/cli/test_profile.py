@@ -190,8 +190,23 @@ HOST = {
         time.sleep(0.2)
         z = y * 2
         y + z
-        """, "% of the time is Python; the time is the program's own work between ops, the ",
+        """, "% of the time is Python; the time is the program's own work between ops, ",
         "before script.py:6 (`z = y * 2`)"),
+    "work in every step": ("""
+        import torch
+        x = torch.ones(4)
+        for step in range(20):
+            known = sorted(range(60_000), key=lambda each: -each)
+            y = x + 1
+            z = y * known[0]
+        """, "% of the time is Python; the time is the program's own work between ops, ",
+        "% of it before script.py:5 (`y = x + 1`)"),
+    "before the first op": ("""
+        import time, torch
+        time.sleep(0.3)
+        x = torch.ones(4)
+        y = x + 1
+        """, "% of the time is Python; ", "% of that before the first op, as imports and reading"),
     "kernels": ("""
         import torch
         x = torch.ones(400, 400)
