@@ -173,3 +173,25 @@ for step in range(30):
     assert len(found) == LOOPS[line]
     # Neither parameters nor an optimizer's state grow, though they are many.
     assert all(f"{path}:10: 30 blocks of `model(x)` (1.88 MiB)" in each for each in found)
+
+
+def test_results_that_a_step_puts_together_are_not_blamed(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("""import slipstream as ss
+def main():
+    x, w = ss.randn(128, 64), ss.randn(64, 64, requires_grad=True)
+    for step in range(4):
+        views = []
+        for number in range(32):
+            views.append((x @ w).tanh())
+        first = views[0]
+        for view in views[1:]:
+            first = first.mean() * view.mean()
+        first.backward()
+main()
+""")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)["devices"][0]["advice"]
+    assert not any("autograd" in each for each in found)
+    assert any("backward needs it" in each for each in found)

@@ -21,6 +21,8 @@ FRAMES = 8
 # Who keeps graphs is looked at from so many bytes on, and again where they have grown by so much: a
 # look takes some ten milliseconds in a large program.
 FIRST_LOOK, GROWN = 64 << 10, 1.125
+# What was seen is looked at once more where so much is left.
+FALLEN = 0.75
 
 Key = tuple[Stack, str]
 
@@ -84,6 +86,7 @@ class Timeline:
         self.leaves: dict[Key, list[int]] = {}
         self.saved: dict[Key, list[int]] = {}
         self.looked = 0
+        self.proved = True
         self.lock = threading.RLock()
 
     def attach(self) -> None:
@@ -144,6 +147,8 @@ class Timeline:
             del self.held[key]
             del self.spans[key]
         self.live -= nbytes
+        if not self.proved and self.live < FALLEN * self.looked:
+            self.prove()
 
     def note_peak(self) -> None:
         """Remember that there never was more in use, where that is so."""
@@ -162,9 +167,19 @@ class Timeline:
         sizes = {address: nbytes for address, (_, nbytes) in self.blocks.items()}
         found = graphs.largest(seen.kept, sizes, self.live)
         self.kept = None if found is None else (*found, self.live)
+        self.proved = found is None
         self.in_graphs = self.sums(() if found is None else found[0].addresses)
         self.leaves = self.sums(seen.leaves)
         self.saved = self.sums(seen.saved)
+
+    def prove(self) -> None:
+        """As memory comes back: results that went into others were a step's, and kept for it."""
+        self.proved = True
+        if self.kept is None or self.kept[0].summed:
+            return
+        site, seen = self.kept[0].site, graphs.look()
+        if site in seen.used and all(each.site != site for each in seen.kept):
+            self.kept, self.in_graphs = None, {}
 
     def sums(self, addresses: Iterable[int]) -> dict[Key, list[int]]:
         """[bytes, blocks] by (stack, op) of the blocks at some addresses."""
