@@ -10,6 +10,8 @@ from pathlib import Path
 from slipstream.cli import run as run_command
 from slipstream.core.api.tracking import LineExplainer
 
+# Lines near the one asked for that are named where it calls no op.
+MOST_LINES = 8
 SUMMARY = "run a script and tell what each op called at a line did, layer by layer"
 
 
@@ -60,5 +62,9 @@ def tell(seen: LineExplainer, arguments: argparse.Namespace, line: int) -> None:
     where = f"{arguments.script}:{line}" if line else arguments.script
     print(f"\n{seen.counted:,} calls of ops at {where}")
     print(found)
+    if not seen.counted and seen.called:
+        near = sorted(sorted(seen.called, key=lambda each: abs(each - line))[:MOST_LINES])
+        print(f"lines that call ops: {', '.join(map(str, near))}"
+              + (", and others" if len(seen.called) > MOST_LINES else ""))
     if seen.counted > len(found.calls):
         print(f"and {seen.counted - len(found.calls):,} more calls, which are not shown")

@@ -26,13 +26,15 @@ SUMMARY = "run a script and say which lines held its memory at the peak"
 MUCH = 0.5
 # Fewer bytes are not worth a word.
 WORTH = 64 << 10
-# From so many blocks on a line looks like a list that grows.
-MANY = 100
+# From so many blocks on a line that goes on making them looks like a list that grows; from a few
+# on where they are this part of what is in use.
+MANY, FEW, PART = 100, 16, 0.25
 # Part of what is reserved that may be cached without a word, and the least that is worth one.
 SPARE, LEAST = 0.5, 64 << 20
 # What shrinks a line's part of the peak.
-RESULTS = ("smaller batches or a narrower dtype there shrink the peak most; what only backward "
-           "needs, utils.checkpoint computes again")
+RESULTS = "fewer elements at a time or a narrower dtype there shrink the peak most"
+SAVED = ("backward needs it: smaller batches or a narrower dtype there shrink the peak most, and "
+         "utils.checkpoint computes it again instead")
 PARAMETERS = ("they are parameters: a narrower dtype, as .bfloat16(), or a smaller model shrinks "
               "the peak most")
 
@@ -60,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         now = memory_report()
     devices = [device_facts(timeline, now) for timeline in recording.timelines.values()
                if timeline.requests]
+    # What matters most comes first.
+    devices.sort(key=lambda each: -each["peak"])
     if arguments.snapshot:
         ss.cuda.memory._dump_snapshot(arguments.snapshot)
     if arguments.json:
@@ -99,20 +103,38 @@ def advice(facts: dict[str, Any], timeline: Any, peak: list[HolderRow],
         lines.append(timeline.kept[0].text(*timeline.kept[1:]))
     elif peak and peak[0].nbytes >= max(MUCH * facts["peak"], WORTH):
         top = peak[0]
-        leaves = places(timeline.leaves).get((top.file, top.line, top.expression), 0)
-        mend = PARAMETERS if leaves >= MUCH * top.nbytes else RESULTS
         lines.append(f"{top.place}: `{top.expression}` held {size(top.nbytes)} of the peak of "
-                     f"{size(facts['peak'])}: {mend}")
+                     f"{size(facts['peak'])}: {mend_of(top, timeline)}")
+    growing = growing_places(timeline)
     for row in left:
-        if row.blocks >= MANY and (row.file, row.line, row.expression) not in graphs:
-            lines.append(f"{row.place}: {row.blocks} blocks of `{row.expression}` are still held "
-                         "at the end: a list that grows? append(x.detach()) keeps no history, and "
-                         "one tensor with a row a step needs one block")
+        many = row.blocks >= MANY or (row.blocks >= FEW and row.nbytes >= PART * timeline.live)
+        place = (row.file, row.line, row.expression)
+        if many and place in growing and place not in graphs:
+            lines.append(f"{row.place}: {row.blocks} blocks of `{row.expression}` "
+                         f"({size(row.nbytes)}) are still held at the end, made all along: does a "
+                         "list or dict grow? x.item() or a running sum keeps what is needed of "
+                         "each; one tensor with a row a step needs one block")
     if facts["cached_at_end"] > max(LEAST, SPARE * facts["reserved_at_end"]):
         lines.append(f"{size(facts['cached_at_end'])} of {size(facts['reserved_at_end'])} reserved "
                      f"are in no use, the largest hole is {size(facts['largest_hole'])}: the peak "
                      "was short; empty_cache() gives it to other programs")
     return lines
+
+
+def growing_places(timeline: Any) -> set[tuple[str, int, str]]:
+    """The lines of which blocks in use were made over half of the run, not in one go."""
+    found = [key for key, (first, last) in timeline.spans.items()
+             if 2 * (last - first) >= timeline.requests]
+    return set(places({key: timeline.held[key] for key in found}))
+
+
+def mend_of(top: HolderRow, timeline: Any) -> str:
+    """What shrinks a line's part of the peak."""
+    place = (top.file, top.line, top.expression)
+    for sums, mend in ((timeline.leaves, PARAMETERS), (timeline.saved, SAVED)):
+        if places(sums).get(place, 0) >= MUCH * top.nbytes:
+            return mend
+    return RESULTS
 
 
 def places(sums: dict[Any, list[int]]) -> dict[tuple[str, int, str], int]:
@@ -131,7 +153,8 @@ def as_text(facts: dict[str, Any]) -> str:
     span = facts["curve"]["step_ms"] * len(facts["curve"]["bytes"])
     parts = [
         f"{facts['device']}: peak {size(facts['peak'])} in use after {facts['peak_at_ms']:.0f} ms "
-        f"({size(facts['reserved_at_peak'])} reserved); {facts['requests']} requests",
+        f"({size(facts['reserved_at_peak'])} reserved); {facts['requests']:,} "
+        f"request{'s' if facts['requests'] > 1 else ''}",
         chart(facts["curve"]["bytes"], f"{span:.0f} ms", size),
         holders_table("held at the peak, by line and op", peak, facts["peak"]),
     ]

@@ -38,6 +38,10 @@ GRAPH_GAP = 5_000
 # they concern half.
 FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
+# Python between two ops that takes so many ns is no module's.
+PAUSE_NS = 200_000
+# Shapes repeat where a plan launches so often.
+OFTEN = 8
 # A smaller gain is not worth a word.
 LEAST_GAIN = 1.15
 # How a line hands out a tensor's memory, and how that is said.
@@ -315,7 +319,7 @@ def working(recording: Recording, found: Diagnosis) -> int:
 
 
 def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
-    """Take off what the mend takes away: at the named line, its waits or copies, and what goes
+    """Take off what the mend takes away: at the named lines, their waits or copies, and what goes
     alone because of it; the loading; or what goes alone."""
     if found.bound == "data":
         start, end = bounds_of(recording)
@@ -325,10 +329,10 @@ def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
         return
     share = 1.0
     if found.bound != "launch":
-        where = found.waits[0][0] if found.bound == "wait" else dearest_copy(recording)[1]
+        where = waiting_lines(found) if found.bound == "wait" else [dearest_copy(recording)[1]]
         before = len(work.waits) + len(work.moves)
-        work.waits = [each for each in work.waits if each[0] != where]
-        work.moves = [each for each in work.moves if each[0] != where]
+        work.waits = [each for each in work.waits if each[0] not in where]
+        work.moves = [each for each in work.moves if each[0] not in where]
         share = 1 - (len(work.waits) + len(work.moves)) / max(before, 1)
     mendable = sum(count for reason, count in found.alone.items() if reason in MENDABLE)
     work.alone -= round(share * mendable)
@@ -349,6 +353,9 @@ def launch_sentence(recording: Recording, found: Diagnosis) -> str:
              if (reason in BLAMED and FEW * count >= found.launches)
              or (reason != "first sight" and 2 * count > found.launches)}
     if not alone:
+        if found.replayed < found.launches / 2 and repeats(recording):
+            return (f"{text}; {found.launches - found.replayed:,} were seen for the first time, "
+                    "though their shapes repeat: a longer run replays them, profile more steps")
         if found.replayed < found.launches / 2:
             return (f"{text}; {found.launches - found.replayed:,} were seen for the first time: "
                     "the mend is shapes that repeat, so that windows are replayed")
@@ -362,6 +369,13 @@ def launch_sentence(recording: Recording, found: Diagnosis) -> str:
     reason, count = max(alone.items(), key=lambda item: item[1])
     verb = "is" if count == 1 else "are"
     return f"{text}; {count:,} {verb} not replayed because {why_alone(recording, reason)}"
+
+
+def repeats(recording: Recording) -> bool:
+    """Whether most launches are of ops and shapes that came before, several times."""
+    kernels = recording.of("kernel")
+    plans = {event.plan for event in kernels}
+    return len(kernels) >= OFTEN * len(plans)
 
 
 def why_alone(recording: Recording, reason: str) -> str:
@@ -410,9 +424,18 @@ def gpu_sentence(recording: Recording, found: Diagnosis) -> str:
 def wait_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card runs dry because the host waits for it."""
     where, _, count, spent = found.waits[0] if found.waits else ("", "", 0, 0)
+    places = [each for each in waiting_lines(found) if each != where]
+    others = f" and as often at {' and '.join(map(short, places))}" if places else ""
     return (f"wait-bound: the card idles {percent(found.share('wait'))} of the time after the "
-            f"host waited for it, {count:,} times at {quoted(where)} ({spent / 1000:,.0f} µs): "
-            "keep the value on the card and read it once, at the end")
+            f"host waited for it, {count:,} times at {quoted(where)} ({spent / 1000:,.0f} µs)"
+            f"{others}: keep the value on the card and read it once, at the end")
+
+
+def waiting_lines(found: Diagnosis) -> list[str]:
+    """The line that waits longest, and the next two where they wait as often."""
+    often = found.waits[0][2] if found.waits else 0
+    return list(dict.fromkeys(where for where, _, count, _ in found.waits[:3]
+                              if 10 * count >= 9 * often))
 
 
 def copy_sentence(recording: Recording, found: Diagnosis) -> str:
@@ -440,22 +463,32 @@ def dearest_copy(recording: Recording) -> tuple[str, str, int, int]:
 
 def data_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card waits for the program's own work."""
-    loads = recording.of("data")
-    text = f"data-bound: the card idles {percent(found.share('data'))} of the time "
-    if loads:
-        spent = sum(event.end - event.start for event in loads)
-        lines = Counter(event.where for event in loads)
-        return (f"{text}while the loader makes {len(loads):,} batches, "
-                f"{spent / 1000 / len(loads):,.0f} µs each, at {short(lines.most_common(1)[0][0])}"
-                ": give the DataLoader workers (num_workers=), or make batches beforehand")
+    text = f"data-bound: the card idles {percent(found.share('data'))} of the time while"
+    if recording.of("data"):
+        return f"{text} {loading(recording)}"
     start, end = bounds_of(recording)
-    stretch = max(quiet_stretches(recording, start, end), key=lambda gap: gap[1] - gap[0],
-                  default=(start, end))
+    where = after_quiet(recording, quiet_stretches(recording, start, end) or [(start, end)])
+    return (f"{text} the program does work of its own before {quoted(where)}: make the data in "
+            "another thread or process, ahead of its use")
+
+
+def loading(recording: Recording) -> str:
+    """What a DataLoader does, where, and what would help."""
+    loads = recording.of("data")
+    spent = sum(event.end - event.start for event in loads)
+    lines = Counter(event.where for event in loads)
+    each = spent / 1000 / len(loads)
+    return (f"the DataLoader makes batches, {len(loads):,} times {each:,.0f} µs, "
+            f"at {short(lines.most_common(1)[0][0])}: give the DataLoader workers (num_workers=), "
+            "or make batches beforehand")
+
+
+def after_quiet(recording: Recording, stretches: list[Interval]) -> str:
+    """The line whose op ends the longest stretch in which none was called."""
+    stretch = max(stretches, key=lambda gap: gap[1] - gap[0])
     later = next((event for event in recording.of("op", "view")
                   if event.start >= stretch[1] - SLACK_NS), None)
-    return (f"{text}while the program does work of its own before "
-            f"{quoted(later.where if later else '')}: make the data in another thread or process, "
-            "ahead of its use")
+    return later.where if later else ""
 
 
 def host_sentence(recording: Recording, found: Diagnosis) -> str:
@@ -468,12 +501,47 @@ def host_sentence(recording: Recording, found: Diagnosis) -> str:
     if recording.virtual:
         return ("no card worked, and virtual time does not hold the CPU's work: profile this "
                 "without SLIPSTREAM_DRIVER=sim")
-    mend = {"host kernels": "the work is in the kernels: larger steps gain nothing, a card would",
-            "Python": "the time is the program's own Python between ops",
-            "making plans": "the time is first calls, which make plans and compile kernels once: "
-                            "profile more steps",
-            }.get(name, f"the time is Slipstream's own {name}: fewer, larger ops would help")
-    return f"host-bound: {percent(share)} of the time is {name}; {mend}"
+    if name == "data":
+        return f"host-bound: {percent(share)} of the time {loading(recording)}"
+    mend = {"host kernels": kernels_text, "Python": python_text,
+            "making plans": lambda _: "the time is first calls, which make plans and compile "
+                                      "kernels once: profile more steps",
+            }.get(name, lambda _: f"the time is Slipstream's own {name}: fewer, larger ops would "
+                                  "help")
+    return f"host-bound: {percent(share)} of the time is {name}; {mend(recording)}"
+
+
+def kernels_text(recording: Recording) -> str:
+    """The line whose kernels on the CPU take most."""
+    lines = sorted(recording.lines, key=lambda line: -line.of("op")[1])
+    whole = max(sum(line.of("op")[1] for line in lines), 1)
+    most = ""
+    if lines and lines[0].file:
+        share = percent(lines[0].of("op")[1] / whole)
+        most = f", {share} of it at {quoted(f'{lines[0].file}:{lines[0].line}')}"
+    return f"the work is in the kernels{most}: larger steps gain nothing, a card would"
+
+
+def python_text(recording: Recording) -> str:
+    """Whose Python takes the time: that of long pauses, or what surrounds every op."""
+    gaps: dict[str, list[int]] = {}
+    last = recording.start
+    for event in recording.of("op", "view", "wait", "data", "plan"):
+        if event.start > last and event.kind in ("op", "view"):
+            gaps.setdefault(event.where, []).append(event.start - last)
+        last = max(last, event.end)
+    before = next(iter(gaps.values()), [0])[0]
+    if 2 * before >= recording.layers["Python"]:
+        return (f"{percent(before / recording.layers['Python'])} of that before the first op, as "
+                "imports and reading are: profile more steps")
+    where = max(gaps, key=lambda each: sum(gaps[each]), default="")
+    found = gaps.get(where, [0])
+    if sum(found) >= max(recording.layers["Python"] / 2, PAUSE_NS * len(found)):
+        return ("the time is the program's own work between ops, "
+                f"{percent(min(sum(found) / recording.layers['Python'], 1.0))} of it before "
+                f"{quoted(where)}")
+    return ("the time is Python between ops, the program's own and that of its modules and "
+            "optimizers: fewer, larger ops would help")
 
 
 def short(where: str) -> str:

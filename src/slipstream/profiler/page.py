@@ -227,11 +227,13 @@ def lines_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     if not lines:
         return
     yield ""
-    yield "lines       ops, host time, launches"
+    launches = any(line.of("kernel")[0] for line in lines)
+    yield f"lines       ops, host time{', launches' if launches else ''}"
     for line in lines:
         count, spent, _ = line.of("op")
         where = f"{short(line.file)}:{line.line}" if line.file else "inside slipstream"
-        yield f"  {where:<28} {count:>8,} {micro(spent):>14} {line.of('kernel')[0]:>8,}"
+        last = f" {line.of('kernel')[0]:>8,}" if launches else ""
+        yield f"  {where:<28} {count:>8,} {micro(spent):>14}{last}"
 
 
 def left_out(recording: Recording, found: Diagnosis) -> Iterator[str]:

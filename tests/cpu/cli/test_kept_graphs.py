@@ -126,3 +126,72 @@ def test_backward_lets_the_graphs_go() -> None:
     for loss in losses:
         loss.backward()
     assert at_this_file(seen(losses)) == []
+
+
+# What holds most of a script's peak, and what of it is advised.
+LARGEST = {
+    "x = ss.randn(1000, 1000)": ("fewer elements at a time", "checkpoint"),
+    "y = ss.ones(500, 500, requires_grad=True)\nfor _ in range(5):\n    y = y.exp()":
+        ("backward needs it: smaller batches", "parameters"),
+}
+
+
+@pytest.mark.parametrize("lines", LARGEST)
+def test_what_backward_needs_is_told_from_data(lines: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(f"import slipstream as ss\n{lines}\n")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    text, = json.loads(done.stdout)["devices"][0]["advice"]
+    said, unsaid = LARGEST[lines]
+    assert said in text
+    assert unsaid not in text
+
+
+# What a training loop keeps, and whether the advice takes it for a list that grows.
+LOOPS = {"kept.append(model(x).detach())": True, "kept[:] = [model(x).detach()]": False}
+
+
+@pytest.mark.parametrize("line", LOOPS)
+def test_what_is_made_all_along_is_told_from_what_is_made_once(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(f"""import slipstream as ss
+layers = [ss.nn.Linear(32, 32) for _ in range(60)]
+model = ss.nn.Sequential(*layers)
+optimizer = ss.optim.Adam(model.parameters())
+kept, x = [], ss.ones(512, 32)
+for step in range(30):
+    model(x).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    {line}
+""")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    found = [each for each in json.loads(done.stdout)["devices"][0]["advice"]
+             if "does a list or dict grow?" in each]
+    assert len(found) == LOOPS[line]
+    # Neither parameters nor an optimizer's state grow, though they are many.
+    assert all(f"{path}:10: 30 blocks of `model(x)` (1.88 MiB)" in each for each in found)
+
+
+def test_results_that_a_step_puts_together_are_not_blamed(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("""import slipstream as ss
+def main():
+    x, w = ss.randn(128, 64), ss.randn(64, 64, requires_grad=True)
+    for step in range(4):
+        views = []
+        for number in range(32):
+            views.append((x @ w).tanh())
+        first = views[0]
+        for view in views[1:]:
+            first = first.mean() * view.mean()
+        first.backward()
+main()
+""")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)["devices"][0]["advice"]
+    assert not any("autograd" in each for each in found)
+    assert any("backward needs it" in each for each in found)

@@ -162,6 +162,75 @@ def test_explain_tells_of_a_line(script):
         assert text in seen.stdout
 
 
+def test_explain_of_a_line_without_ops_names_lines_with_them(script):
+    seen = command("explain", f"{script}:2")
+    assert seen.returncode == 0
+    assert "0 calls of ops at" in seen.stdout
+    assert "no op was called\nlines that call ops: 3, 5, 6\n" in seen.stdout
+    assert "lines that call ops" not in command("explain", f"{script}:5").stdout
+
+
+HOST = {
+    # The loader's line; the line behind a pause; the line whose kernels take most.
+    "loader": ("""
+        import time, torch
+        from torch.utils.data import DataLoader
+        class Slow(list):
+            def __getitem__(self, place):
+                time.sleep(0.005)
+                return place
+        for batch in DataLoader(Slow(range(12)), batch_size=4):
+            batch + 1
+        """, "% of the time the DataLoader makes batches, 4 times ", "script.py:7: give the "),
+    "pause": ("""
+        import time, torch
+        x = torch.ones(4)
+        for step in range(4):
+            y = x + step
+        time.sleep(0.2)
+        z = y * 2
+        y + z
+        """, "% of the time is Python; the time is the program's own work between ops, ",
+        "before script.py:6 (`z = y * 2`)"),
+    "work in every step": ("""
+        import torch
+        x = torch.ones(4)
+        for step in range(20):
+            known = sorted(range(60_000), key=lambda each: -each)
+            y = x + 1
+            z = y * known[0]
+        """, "% of the time is Python; the time is the program's own work between ops, ",
+        "% of it before script.py:5 (`y = x + 1`)"),
+    "before the first op": ("""
+        import time, torch
+        time.sleep(0.3)
+        x = torch.ones(4)
+        y = x + 1
+        """, "% of the time is Python; ", "% of that before the first op, as imports and reading"),
+    "kernels": ("""
+        import torch
+        x = torch.ones(400, 400)
+        for step in range(20):
+            x = (x @ x).tanh()
+        """, "% of the time is host kernels; the work is in the kernels, ",
+        "at script.py:4 (`x = (x @ x).tanh()`): larger steps gain nothing"),
+}
+
+
+@pytest.mark.parametrize("name", HOST)
+def test_a_verdict_on_the_cpu_names_the_line(name, tmp_path):
+    source, what, where = HOST[name]
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(source).lstrip())
+    seen = command("profile", path)
+    verdict = seen.stdout.strip().splitlines()[0]
+    assert verdict.startswith("host-bound: ")
+    assert what in verdict
+    assert where in verdict
+    # On the CPU nothing is launched: the table of lines has no column for it.
+    assert "\nlines       ops, host time\n" in seen.stdout
+
+
 def test_explain_gives_json(script):
     seen = command("explain", "--json", f"{script}:6", 0, "x")
     found = json.loads(seen.stdout.splitlines()[-1])

@@ -178,3 +178,16 @@ def test_a_wait_that_reads_is_no_copy() -> None:
               event("kernel", 70_000, 71_000, device=0)]
     found = diagnose(recorded(events, {"Python": 1}, end=71_000))
     assert (found.bound, found.parts["copy"]) == ("wait", 1_000)
+
+
+@pytest.mark.parametrize(("plans", "said"), [
+    (2, "though their shapes repeat: a longer run replays them, profile more steps"),
+    (40, "the mend is shapes that repeat, so that windows are replayed")])
+def test_a_short_run_is_told_from_shapes_that_never_come_again(plans: int, said: str) -> None:
+    events = [event("kernel", 10_000 * place, 10_000 * place + 1_000, device=0,
+                    plan=place % plans) for place in range(40)]
+    events.append(replace(event("send", 0, 1, 40), name="first sight"))
+    found = diagnose(recorded(events, {"Python": 1}, end=400_000))
+    assert found.bound == "launch"
+    assert found.verdict.startswith("launch-bound: 40 launches, ")
+    assert said in found.verdict

@@ -423,6 +423,25 @@ def test_the_page_says_what_virtual_time_leaves_out():
     assert layers[0]["Python"] == layers[1]["Python"]
 
 
+@pytest.mark.skipif(REAL, reason=MEASURED)
+def test_every_line_that_waits_as_often_is_named():
+    x = ss.ones(64, device="cuda")
+
+    def step():
+        y = x * 2 + 1
+        y.sum().item()
+        if y[0] > 0:
+            return
+
+    verdict = profiled(step, steps=20).verdict()
+    lines, first = inspect.getsourcelines(step)
+    place = {text.strip(): first + number for number, text in enumerate(lines)}
+    both = [f"{place['y.sum().item()']}", f"{place['if y[0] > 0:']}"]
+    assert verdict.startswith("wait-bound: ")
+    assert all(f"test_profile.py:{line}" in verdict for line in both)
+    assert "and as often at test_profile.py:" in verdict
+
+
 @pytest.mark.skipif(REAL, reason="of the simulated driver")
 def test_no_verdict_on_the_cpus_work_comes_from_virtual_time():
     x = ss.ones(64, 64)

@@ -342,8 +342,9 @@ def _call_lines(call: CallReport, depth: int = 0) -> list[str]:
         saved = ", ".join(each["saved"]) or "nothing"
         lines.append(f"  tape      {each['node']} saves {saved} ({each['saved_bytes']} bytes)")
     lines += [f"  wait      {text}" for text in call.waits] or ["  wait      none"]
-    lines.append("  time      " + ", ".join(f"{layer} {value:.1f} µs"
-                                            for layer, value in call.microseconds.items() if value))
+    times = [f"{layer} {value:.1f} µs" for layer, value in call.microseconds.items() if value]
+    if times:
+        lines.append("  time      " + ", ".join(times))
     lines += [line for inner in call.inner for line in _call_lines(inner, depth + 1)]
     return ["    " * (depth > 0) + line for line in lines]
 

@@ -26,8 +26,8 @@ MOST_PENDING = 4096
 class LineExplainer(_Collector):
     """A scope that keeps the calls made at a line of a file; at any line where it is 0.
 
-    ``counted``: how many calls there were; the first `MOST_CALLS` are explained, the later ones of
-    a loop do the same again.
+    ``called``: the file's lines that call ops; ``counted``: how many calls there were; the first
+    `MOST_CALLS` are explained, the later ones of a loop do the same again.
     """
 
     def __init__(self, file: str, line: int = 0) -> None:
@@ -37,6 +37,7 @@ class LineExplainer(_Collector):
         self.kept: list[CallReport] = []
         self.waits: list[str] = []
         self.counted = 0
+        self.called: set[int] = set()
         self.scope = listening(self)
 
     def __enter__(self) -> LineExplainer:
@@ -77,6 +78,8 @@ class LineExplainer(_Collector):
     def keep(self, calls: list[CallReport]) -> None:
         """Keep those of the line."""
         for call in calls:
+            if os.path.abspath(call.file) == self.file:
+                self.called.add(call.line)
             if self.wanted(call.file, call.line):
                 self.counted += 1
                 if len(self.kept) < MOST_CALLS:

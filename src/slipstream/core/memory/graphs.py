@@ -60,10 +60,13 @@ class Kept(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a look found: graphs that are kept, and the blocks of leaves that want gradients."""
+    """What a look found: graphs that are kept, the blocks of leaves that want gradients, and those
+    that nodes save for backward; ``used``: the lines whose results went into others."""
 
     kept: list[Kept]
+    used: frozenset[Site]
     leaves: frozenset[int]
+    saved: frozenset[int]
 
 
 class _Found:
@@ -73,14 +76,25 @@ class _Found:
         self.tensors: list[Any] = []
         # Nodes that another one leads to: their results went into something.
         self.inner: set[int] = set()
+        self.used: set[Site] = set()
         # How many nodes hold a tensor.
         self.saved: Counter[int] = Counter()
+        self.blocks: set[int] = set()
         for each in gc.get_objects():
             if isinstance(each, TensorBase):
                 self.tensors.append(each)
             elif isinstance(each, Node):
-                self.inner.update(id(edge) for edge in getattr(each, "edges", None) or ())
-                self.saved.update(id(tensor) for tensor in saved_by(each))
+                self.take(each)
+
+    def take(self, node: Any) -> None:
+        """Note where a node leads and what it saves."""
+        for edge in getattr(node, "edges", None) or ():
+            if edge is not None:
+                self.inner.add(id(edge))
+                self.used.add((edge.code, edge.instruction))
+        for tensor in saved_by(node):
+            self.saved[id(tensor)] += 1
+            self.blocks.add(address_of(tensor))
 
     def results(self) -> dict[Site, dict[int, Any]]:
         """Tensors with a history that nothing was computed from, by the line that made them."""
@@ -146,7 +160,7 @@ def look() -> Look:
             holder = "" if summed else holder_of(next(iter(results.values())))
             kept.append(Kept(most if summed and most else site, count, summed, holder,
                              frozenset(addresses - leaves - held)))
-    return Look(kept, leaves)
+    return Look(kept, frozenset(found.used), leaves, frozenset(found.blocks - leaves - held))
 
 
 def walked(nodes: Iterable[Any], most: int) -> tuple[set[int], Counter[Site], int]:

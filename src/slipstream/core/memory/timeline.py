@@ -21,6 +21,8 @@ FRAMES = 8
 # Who keeps graphs is looked at from so many bytes on, and again where they have grown by so much: a
 # look takes some ten milliseconds in a large program.
 FIRST_LOOK, GROWN = 64 << 10, 1.125
+# What was seen is looked at once more where so much is left.
+FALLEN = 0.75
 
 Key = tuple[Stack, str]
 
@@ -61,7 +63,8 @@ class Timeline:
     ``held``: [bytes, blocks] by (stack, op), of the blocks handed out since; ``at_peak``: the same
     when most was in use; ``reserved``: what was reserved then.  Bytes are those asked for.
     ``kept``: the graphs that held much at the last look, their bytes, and all that was in use then;
-    ``in_graphs``: [bytes, blocks] of what they hold, and ``leaves`` of leaves that want gradients.
+    ``in_graphs``: [bytes, blocks] of what they hold, ``leaves`` of leaves that want gradients, and
+    ``saved`` of what was kept for backward.
     """
 
     def __init__(self, allocator: Any, name: str, op: Callable[[], str]) -> None:
@@ -75,11 +78,15 @@ class Timeline:
         self.at_peak: dict[Key, list[int]] = {}
         self.live = self.peak = self.peak_at = self.reserved = 0
         self.requests = 0
+        # Of each (stack, op) with blocks in use: the first and the last request that made them.
+        self.spans: dict[Key, list[int]] = {}
         self.rising = False
         self.kept: tuple[graphs.Kept, int, int] | None = None
         self.in_graphs: dict[Key, list[int]] = {}
         self.leaves: dict[Key, list[int]] = {}
+        self.saved: dict[Key, list[int]] = {}
         self.looked = 0
+        self.proved = True
         self.lock = threading.RLock()
 
     def attach(self) -> None:
@@ -119,6 +126,7 @@ class Timeline:
             entry = self.held.setdefault(key, [0, 0])
             entry[0] += nbytes
             entry[1] += 1
+            self.spans.setdefault(key, [self.requests, 0])[1] = self.requests
             self.live += nbytes
             self.note_peak()
         else:
@@ -137,7 +145,10 @@ class Timeline:
         entry[1] -= 1
         if not entry[1]:
             del self.held[key]
+            del self.spans[key]
         self.live -= nbytes
+        if not self.proved and self.live < FALLEN * self.looked:
+            self.prove()
 
     def note_peak(self) -> None:
         """Remember that there never was more in use, where that is so."""
@@ -156,8 +167,19 @@ class Timeline:
         sizes = {address: nbytes for address, (_, nbytes) in self.blocks.items()}
         found = graphs.largest(seen.kept, sizes, self.live)
         self.kept = None if found is None else (*found, self.live)
+        self.proved = found is None
         self.in_graphs = self.sums(() if found is None else found[0].addresses)
         self.leaves = self.sums(seen.leaves)
+        self.saved = self.sums(seen.saved)
+
+    def prove(self) -> None:
+        """As memory comes back: results that went into others were a step's, and kept for it."""
+        self.proved = True
+        if self.kept is None or self.kept[0].summed:
+            return
+        site, seen = self.kept[0].site, graphs.look()
+        if site in seen.used and all(each.site != site for each in seen.kept):
+            self.kept, self.in_graphs = None, {}
 
     def sums(self, addresses: Iterable[int]) -> dict[Key, list[int]]:
         """[bytes, blocks] by (stack, op) of the blocks at some addresses."""
