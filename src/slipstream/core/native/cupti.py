@@ -152,7 +152,7 @@ class Cupti:
         """Let kernels that are launched from now on have records, or not; whether that worked.
 
         Records of graphs as a whole (its kind 51) would be cheap and tell more, but CUPTI 13.0
-        crashes where they are turned on after graphs had records of their kernels.
+        has crashed where they were turned on after graphs had records of their kernels.
         """
         library = self.library
         call = library.cuptiActivityEnable if wanted else library.cuptiActivityDisable
