@@ -204,8 +204,7 @@ class CudaBackend(Backend):
         if queue.capture is not None:
             captured: int = queue.capture.tickets(queue)
             return captured
-        self.enter()
-        return self.counters.of(queue.number, queue.stream)
+        return self.counters.of(queue.number, queue.stream, self.enter)
 
     def call_alone(self, name: str, call: Any, reason: str = "not capturable") -> None:
         """Make a library call that no window can hold: ``call(stream)``."""

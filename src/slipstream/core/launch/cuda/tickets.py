@@ -7,6 +7,8 @@ allocator's, so that it counts none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from slipstream.core.native.driver import Driver, DriverError
 
 # How many rows or tiles of a launch may be shared by several blocks.
@@ -20,10 +22,14 @@ class Tickets:
         self.driver = driver
         self.addresses: dict[int, int] = {}
 
-    def of(self, number: int, stream: int) -> int:
-        """The address of a stream's tickets; ``number`` is what its device calls it."""
+    def of(self, number: int, stream: int, enter: Callable[[], None]) -> int:
+        """The address of a stream's tickets; ``number`` is what its device calls it.
+
+        ``enter`` is called before memory is asked for.
+        """
         found = self.addresses.get(number)
         if found is None:
+            enter()
             found = self.driver.allocate(4 * TICKETS)
             try:
                 self.driver.fill(found, 0, 4, TICKETS, stream)
