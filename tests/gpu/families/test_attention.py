@@ -27,6 +27,7 @@ from gpu.families.attention_cases import (
     reference,
 )
 from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch.plans import drop_plans
 from slipstream.core.kernels.cuda.prelude import PRELUDE
 
 # -- results --------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ def test_tiles_fit_every_card(model: str, restart: Any) -> None:
     restart(model=model)
     tiled = 0
     for dtype, width in itertools.product((ss.bfloat16, ss.float32, ss.float64), (64, 128, 256)):
-        ops.attention.plans.clear()
+        drop_plans(ops.attention)
         Case((1, 1, 1, 20, 20, width, width), dtype, is_causal=True).check()
         tiled += len(ops.attention.plans)
     # A T4 has no bfloat16 and little shared memory; float64 of the widest heads asks for much.
@@ -421,11 +422,12 @@ def test_the_same_bits_every_time() -> None:
 def sources(dtype: Any, width: int, facts: dict[str, Any], mask: Any) -> list[Any]:
     """The code of the three kernels of a call."""
     for op in (ops.attention, ops.attention_slopes):
-        op.plans.clear()
+        drop_plans(op)
     Case((1, 2, 2, 64, 64, width, width), dtype, **facts).check(mask)
     (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
                                                                   ops.attention_slopes)]
-    return [launch.code for launch in (forward.binding, *backward.kernel.launches)]
+    launches = forward.binding, *(launch for launch, _ in backward.kernel.series)
+    return [launch.code for launch in launches]
 
 
 def spilled_at_most(code: Any) -> int:

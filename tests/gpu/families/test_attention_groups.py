@@ -10,6 +10,7 @@ from catalogue import host
 import slipstream as ss
 from gpu.families.attention_cases import HALVES, Case
 from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch.plans import drop_plans
 from slipstream.core.kernels.cuda import attention as tiles
 
 
@@ -18,12 +19,12 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Groups of warps, two of them a block, have however few rows; asks for the blocks' warps."""
     def forget() -> None:
         for op in (ops.attention, ops.attention_slopes):
-            op.plans.clear()
+            drop_plans(op)
 
     def used() -> list[int]:
         (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
                                                                       ops.attention_slopes)]
-        launches = forward.binding, *backward.kernel.launches
+        launches = forward.binding, *(launch for launch, _ in backward.kernel.series)
         if not all("#define GROUPED 1" in launch.code.source for launch in launches):
             return []
         return [launch.shape[1][0] // 32 for launch in launches]
@@ -71,7 +72,7 @@ def test_groups_of_warps_have_blocks_of_their_own_where_there_are_few(
     assert set(groups()) == {8}
     monkeypatch.setattr(tiles, "FEW", 2)
     for op in (ops.attention, ops.attention_slopes):
-        op.plans.clear()
+        drop_plans(op)
     Case(GROUP_SIZES["wide"], ss.bfloat16).check()
     assert set(groups()) == {4}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slipstream.core.launch.cuda.activities import Noted, fill
 from slipstream.core.launch.cuda.sampling import (
     AGAIN,
     CALM,
@@ -139,3 +140,25 @@ def test_what_was_never_timed_has_no_mean() -> None:
     content.others = [work(0, 80)]
     assert content.fill() == 0
     assert content.others[0].times == []
+
+
+def test_times_that_do_not_fit_between_the_events_are_not_believed() -> None:
+    rows = [(), ()]
+
+    def told(at: int, first: int) -> Noted:
+        noted = Noted(rows, ("one", "other"), True, -1)
+        noted.span = at, at + 100, True
+        noted.times = [(first, at + 30), (at + 30, at + 60)]
+        return noted
+
+    right, wrong = [told(at, at + 10) for at in (2_000_000, 3_000_000)], told(4_000_000, 60_000)
+    assert fill([*right, wrong]) == 2
+    assert (wrong.untold, [noted.untold for noted in right]) == (True, [False, False])
+    assert [end - start for start, end in wrong.times if start >= 4_000_000] == [20, 30]
+
+
+def test_times_without_events_around_them_are_believed() -> None:
+    noted = Noted([()], ("one",), True, -1)
+    noted.times = [(60_000, 4_000_000)]
+    assert fill([noted]) == 0
+    assert noted.times == [(60_000, 4_000_000)]

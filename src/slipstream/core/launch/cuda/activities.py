@@ -29,6 +29,8 @@ from slipstream.core.native.cupti import (
 )
 from slipstream.core.vocab.ring import AVERAGED, ESTIMATED, amend
 
+# How much longer than between the events around it work may last by CUPTI, and ns beside that.
+FITS, SLACK = 1.1, 5_000
 # Launches that are noted; later ones are timed by events.
 MOST_NOTED = 1 << 20
 # What a library's launches stand for, whose kernels are not known by name.
@@ -63,6 +65,20 @@ class Noted:
         self.untold = untold
         self.span: tuple[int, int, bool] | None = None
         self.times: list[Times | None] = [None] * len(rows)
+
+    def is_plausible(self) -> bool:
+        """Whether its times fit between the events around it.
+
+        Of launches next to which records were turned on or off, CUPTI has been seen to tell times
+        that began long before.
+        """
+        if self.span is None or not all(self.times):
+            return True
+        told: Any = self.times
+        first, last = min(start for start, _ in told), max(end for _, end in told)
+        longest = max(last - first, *(end - start for start, end in told))
+        start, end, _ = self.span
+        return bool(longest <= (end - start) * FITS + SLACK)
 
     def keys(self) -> list[Key]:
         """What its calls launch: for each the kernels by name, or the bytes of a copy."""
@@ -308,6 +324,8 @@ def fill(notes: list[Noted]) -> int:
     """Give the kernels that CUPTI did not tell of their times; how many have them."""
     contents: dict[int, Content] = defaultdict(Content)
     for noted in notes:
+        if not noted.untold and not noted.is_plausible():
+            noted.untold, noted.times = True, [None] * len(noted.rows)
         if not noted.untold and all(noted.times):
             contents[id(noted.rows)].timed.append(noted.times)
         elif noted.untold and noted.span is not None:
