@@ -41,6 +41,8 @@ cdef class OpCore(OpBase):
     cdef public object recent_right
     cdef public int recent_flags
     cdef public dict lists
+    # How often its plans were dropped.
+    cdef public Py_ssize_t drops
     cdef public Py_ssize_t unkeyed
     cdef public dict policies
     cdef public int heeds

@@ -111,6 +111,7 @@ class OpCore(OpBase):
     recent_right: Any
     recent_flags: int
     lists: dict[Any, Any]
+    drops: int
     unkeyed: int
     policies: dict[str, str]
     heeds: int
@@ -147,6 +148,7 @@ class OpCore(OpBase):
         self.recent_flags = 0
         self.ways = Ways()
         self.lists = {}
+        self.drops = 0
         self.unkeyed = unkeyed_place(entry, self.names)
         self.policies = entry.policies
         # What of ``special`` concerns the op: modes always, autocast of types with a policy.

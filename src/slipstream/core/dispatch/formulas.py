@@ -13,6 +13,7 @@ from slipstream.core.dispatch.entry import POINTWISE, contiguous_layout
 from slipstream.core.dispatch.gradients import parameters_of, rule_for
 from slipstream.core.dispatch.numbers import guard
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op, static_key
+from slipstream.core.dispatch.plans import remember
 from slipstream.core.dispatch.promotion import class_of_number
 from slipstream.core.dispatch.registry import (
     considered_kernels,
@@ -81,8 +82,10 @@ class FormulaBuilder:
         if recipe is None:
             if op.entry.check is not None:
                 op.entry.check(call)
+            drops = op.drops
             recipe = make_recipe(call, device)
-            op.recipes[binder.key(op, state, values, target, form)] = recipe
+            if drops == op.drops:
+                remember(op.recipes, binder.key(op, state, values, target, form), recipe)
         return _bind(recipe, call, device, flags)
 
 
@@ -141,7 +144,7 @@ def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
     traced = trace(op.entry.formula, arguments, outputs)
     found = (traced, *kernel_for(device, traced.program))
     if key is not None:
-        op.programs[key] = found
+        remember(op.programs, key, found)
     return found
 
 

@@ -12,6 +12,7 @@ from slipstream.core.dispatch.entry import LIBRARY
 from slipstream.core.dispatch.gradients import rule_for
 from slipstream.core.dispatch.numbers import guard
 from slipstream.core.dispatch.op import PLAIN, Op
+from slipstream.core.dispatch.plans import remember
 from slipstream.core.dispatch.registry import (
     considered_kernels,
     number_positions,
@@ -46,6 +47,7 @@ class KernelBuilder:
             plan = sized.bind(values, flags)
             if plan is not None:
                 return plan
+        drops = op.drops
         call = Call(op, state, values, target, form)
         device = call.device()
         if op.entry.check is not None:
@@ -70,7 +72,9 @@ class KernelBuilder:
             plan.rule = rule_for(op, flags, values)
         if key is not None:
             if sized is None:
-                sized = op.recipes[key] = candidate.sizes(plan, call)
+                sized = candidate.sizes(plan, call)
+                if drops == op.drops:
+                    remember(op.recipes, key, sized)
             if sized is not None:
                 sized.rules[flags] = plan.rule
         return plan

@@ -17,7 +17,7 @@ import numpy as np
 
 from slipstream.core.dispatch.arguments import NumPyScalarError, places_of, without_numpy
 from slipstream.core.dispatch.carrying import IN_PLACE, OUT, PLAIN, OpCore, wiring
-from slipstream.core.dispatch.plans import PlanTable, drop_plans
+from slipstream.core.dispatch.plans import PlanTable, disown, drop_plans, target_key
 from slipstream.core.dispatch.signature import (
     NUMBER,
     STATIC,
@@ -332,6 +332,7 @@ class Op(OpCore):
             plan.used = True
             return plan
         begun = None if modes.ring is None else begin_planning()
+        drops = self.drops
         try:
             plan = self.builder.plan(self, state, values, target, form, key[self.count])
         except Exception as failure:
@@ -342,6 +343,10 @@ class Op(OpCore):
             plan.key = key
             self.plans[key] = plan
             plan_table.keep(self, plan)
+        if drops != self.drops:
+            # Another thread dropped the op's plans meanwhile: this one is for this call alone.
+            self.plans.pop(key, None)
+            disown(plan)
         return plan
 
 
@@ -394,7 +399,7 @@ def _key(op: Op, state: ModeState, values: Any, target: Any, form: int) -> tuple
     if op.device_at >= 0 and key[op.device_at] is None:
         key[op.device_at] = state.device
     key[n] = flags
-    key[n + 1] = form if form == PLAIN else (form, _target_key(target))
+    key[n + 1] = form if form == PLAIN else (form, target_key(target))
     return tuple(key)
 
 
@@ -587,14 +592,6 @@ def _as_taken(op: OpCore, values: Any) -> Any:
     if (op.compound or modes.listeners is not None) and _has_numpy(values):
         return without_numpy(op, values)
     return values
-
-
-def _target_key(target: Any) -> Any:
-    if isinstance(target, TensorBase):
-        return target.spec
-    if isinstance(target, (tuple, list)):
-        return tuple([_target_key(each) for each in target])
-    return type(target)
 
 
 plan_table = PlanTable(settings.plans)

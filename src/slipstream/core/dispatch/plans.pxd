@@ -1,5 +1,5 @@
 from slipstream.core.dispatch.carrying cimport OpCore
-from slipstream.core.vocab.records cimport Plan
+from slipstream.core.vocab.records cimport Plan, TensorBase
 
 cdef class PlanTable:
     cdef public list ring

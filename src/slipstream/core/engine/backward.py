@@ -451,7 +451,8 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
     outside = PYTHON if ring is None else ring.surround(TAPE)
     begun = 0 if ring is None else ring.last
     edges: list | None = None
-    walk.alone = _checks.walks == 0
+    # Uncompiled, another thread may begin a walk between any two of these.
+    walk.alone = bool(cython.compiled) and _checks.walks == 0
     _checks.walks += 1
     try:
         start_walk(walk, tensors, grads)
@@ -463,8 +464,8 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         if walk.ones:
             _put_back(walk)
     finally:
-        _checks.walks -= 1
         _let_go(walk)
+        _checks.walks -= 1
         walk.flush()
         state.grad_enabled = before
         state.special |= awake

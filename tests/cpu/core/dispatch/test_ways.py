@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 
 import slipstream as ss
 from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch import plans
 from slipstream.core.dispatch.op import Op, drop_plans
 
 COMPILED = not inspect.isfunction(Op.call)
@@ -109,3 +111,54 @@ def test_nodes_of_a_plan_keep_each_their_own_numbers() -> None:
         expected = [[3.0, 5.0, 7.0], [3.0, 4.0, 5.0]] if dim == 0 else [[3.0, 3.0, 2.0],
                                                                         [12.0, 9.0, 5.0]]
         assert y.grad.tolist() == expected
+
+
+class Interrupted:
+    """A builder during whose work another thread drops the op's plans."""
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+        self.made = 0
+
+    def plan(self, op: Op, *facts: Any) -> Any:
+        found = self.builder.plan(op, *facts)
+        self.made += 1
+        if self.made == 1:
+            drop_plans(op)
+        return found
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x.exp(), lambda x: x + x, lambda x: x + 1.0, lambda x: x.clone().add_(x),
+    lambda x: x.clamp(0, 1), lambda x: x.sum(0), lambda x: ss.cat([x, x])])
+def test_a_plan_that_was_begun_before_a_drop_serves_one_call(
+        call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ss.ones(7)
+    watched = [ops.exp, ops.add, ops.clamp, ops.sum, ops.cat]
+    for op in watched:
+        drop_plans(op)
+        monkeypatch.setattr(op, "builder", Interrupted(op.builder))
+    expected = call(x).tolist()
+    (op,) = [op for op in watched if op.builder.made]
+    assert not op.plans
+    assert not op.binary
+    assert not ways(op)
+    assert op.recent is None
+    for _ in range(3):
+        assert call(x).tolist() == expected
+    assert op.builder.made == 2
+    assert len(op.plans) == 1
+    drop_plans(op)
+
+
+def test_static_numbers_that_never_come_back_are_not_kept_for_ever(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MOST_RECIPES", 20)
+    x = ss.full((2,), 4.0)
+    drop_plans(ops.pow)
+    ops.pow.programs.clear()
+    for step in range(100):
+        power = 1.0 + step / 1000
+        assert (x ** power)[0].item() == pytest.approx(4.0 ** power, rel=1e-6)
+        assert len(ops.pow.recipes) <= 20
+        assert len(ops.pow.programs) <= 20
