@@ -2,7 +2,8 @@
 
 A window is known by its sequence of kernels.  First sight: its launches went out one by one.
 Second: it becomes a graph.  Then: the graph is launched again, after the nodes whose grid, block
-or argument words differ from last time were patched.
+or argument words differ from last time were patched.  Arguments that come a second time get a
+graph of their own.
 """
 
 from __future__ import annotations
