@@ -10,6 +10,7 @@ from catalogue import host
 
 import slipstream as ss
 from gpu.kernels.formulas import DTYPES, Formula, Run, assert_close, check, cuda, numbers, shifted
+from slipstream.core.kernels.cuda import layouts
 from slipstream.core.launch.door import backend_of
 
 F32, BF16 = ss.float32, ss.bfloat16
@@ -240,16 +241,25 @@ def test_blocks_that_take_row_after_row_change_no_bit(restart: Any) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("length", [70000, 69632, 70016])
-def test_batches_that_are_not_full(length: Any) -> None:
-    # Of vectors of four and one, in whole batches, whole turns of the threads, and neither.
-    rows = Formula(lambda x: (x.sum(-1), x.amax(-1)), [F32, F32])
-    whole = Formula(lambda x: (x.sum((0, 1)), x.amax((0, 1))), [F32, F32])
-    for x in (numbers([3, length]), numbers([3, length + 1])):
-        check(rows, ulps=256.0, x=cuda(x))
-        check(whole, ulps=256.0, x=cuda(x))
-    tall = cuda(numbers([length // 16, 24], BF16))
-    check(Formula(lambda x: x.sum(0), [BF16]), ulps=256.0, x=tall)
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=lambda dtype: dtype.name)
+def test_batches_that_are_not_full(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if there were much to read: in whole batches, whole turns of the threads, neither, and of
+    # vectors of one element.
+    monkeypatch.setattr(layouts, "EXACT", 1)
+    rows = Formula(lambda x: (x.sum(-1), x.amax(-1)), [dtype, dtype])
+    whole = Formula(lambda x: (x.sum((0, 1)), x.amax((0, 1))), [dtype, dtype])
+    down = Formula(lambda x: x.sum(0), [dtype])
+    short = Formula(lambda x: softmax_of(x, -1), [dtype])
+    sources: list[list[str]] = []
+    for length in (65536, 70016, 70000, 70001):
+        x = numbers([2, length], dtype)
+        runs = [check(each, ulps=256.0, x=cuda(x)) for each in (rows, whole)]
+        runs.append(check(down, ulps=256.0, x=cuda(x[:, :length // 64 * 64].reshape(-1, 32))))
+        runs.append(check(short, ulps=256.0, x=cuda(x[0, :length // 32 * 32].reshape(32, -1))))
+        sources.append([each.source() for each in runs])
+    # Where all batches are full, a text of its own asks for no ends.
+    for exact, *others in zip(*sources, strict=True):
+        assert exact not in others
 
 
 # ---- columns ----

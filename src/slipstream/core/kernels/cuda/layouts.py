@@ -28,6 +28,7 @@ from slipstream.core.kernels.cuda.measures import (
     BUSY_THREADS,
     CHUNK_BYTES,
     COLUMN_BYTES,
+    EXACT,
     FEW_BLOCKS,
     FEW_ENDLESS_ROWS,
     FEW_ROWS,
@@ -66,8 +67,9 @@ from slipstream.core.kernels.cuda.spaces import Reduction, Space, goes_down
 from slipstream.core.kernels.cuda.stages import EACH
 from slipstream.core.kernels.cuda.turns import ReducePlan, plan_of, staged
 
-# The place of a plan's batch among its fields.
+# The places of a plan's vector and batch among its fields.
 BATCH = ReducePlan._fields.index("batch")
+VECTOR_FIELD = ReducePlan._fields.index("vector")
 
 
 class Cut:
@@ -282,6 +284,9 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     lanes: cython.longlong
     keep: cython.longlong
     lanes, keep = _lanes(vectors, most, rows, large)
+    if rows == 1 and reduction.single and vectors > WARP:
+        # Of such reductions there are many lengths: one text serves all that a block walks.
+        lanes, keep = LONG_BLOCK, 0
     if not keep and length * stored > HALF_SHARED and not reduction.single:
         lanes = MOST_THREADS
     batch: cython.longlong = keep or _batch(reduction, max(stored, 1), vector)
@@ -304,7 +309,7 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     if lanes <= WARP:
         turns = _turns(reduction, vector * batch * max(reduction.work, 1), batch, rows * lanes)
     # A kernel that asks for no ends pays where there is much to read; small sizes share one.
-    exact = (rows * length >= LONG_ROW and vectors > 0 == vectors % (batch * lanes)
+    exact = (rows * length >= EXACT and vectors > 0 == vectors % (batch * lanes)
              and rows % (several * turns) == 0 and (keep == 0 or vectors == batch * lanes))
     threads: cython.longlong = _block_class(lanes)
     plan = plan_of(
@@ -376,7 +381,9 @@ def _split_rows(reduction: Reduction, facts: tuple[tuple[Any, ...], int], words:
         span = _blocks(span, unit) * unit
     chunks = _blocks(vectors, span)
     words = {**words, "span": [span], "chunks": [chunks]}
-    plan = plan_of(*fields, vectors % turn == 0 == span % turn, -1, least)
+    exact = words["rows"][0] * vectors * fields[VECTOR_FIELD] >= EXACT and (
+        vectors % turn == 0 == span % turn)
+    plan = plan_of(*fields, exact, -1, least)
     return _staged(reduction, Cut(plan, words, (BLOCK, 1), words["rows"][0], chunks))
 
 
@@ -458,7 +465,8 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
         chunks = _blocks(length, span)
         words["span"], words["chunks"] = [span], [chunks]
     least: cython.longlong = _least(reduction, max(bytes_read, 1), vector, batch, True)
-    exact = length % (high * batch) == 0 == span % (high * batch)
+    exact = rows * columns * length >= EXACT and (
+        length % (high * batch) == 0 == span % (high * batch))
     plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
                    max(len(space.inner), 1), threads, _wide(space), True, 0, 1, exact, -1,
                    max(least * BLOCK // threads, 1))

@@ -29,6 +29,8 @@ SHELF_BATCH = 2
 FEW_ROWS = 64
 FEW_ENDLESS_ROWS = 264
 LONG_ROW = 65536
+# Elements from which a text of its own pays that asks for no ends.
+EXACT = 1 << 20
 LARGEST_KEPT = 216 << 10
 # Blocks of a split kernel, about: while the last ones end, others idle.  Rows that are never split;
 # bytes of each block at least; how far a thread walks down columns.
