@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,7 @@ class PrintOptions:
     sci_mode: bool | None = None
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What is printed of a tensor besides its values; ``device`` None where it is the default."""
 
     dtype_name: str

@@ -15,6 +15,7 @@ from slipstream.core.dispatch.entry import (
 from slipstream.core.dispatch.formulas import formula_builder
 from slipstream.core.dispatch.kernels import kernel_builder
 from slipstream.core.dispatch.op import Op
+from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.dispatch.sized import SizedOp
 from slipstream.core.dispatch.viewing import view_builder
 
@@ -46,7 +47,7 @@ def define(entry: Entry, **kernels: Any) -> Op:
     if op.name in table:
         raise ValueError(f"op {op.name} is defined twice")
     for device, candidates in kernels.items():
-        several = isinstance(candidates, tuple)
+        several = not isinstance(candidates, (str, Candidate))
         op.kernels[device] = candidates if several else (candidates,)
     table[op.name] = op
     # As an attribute of its own it is found without a call.

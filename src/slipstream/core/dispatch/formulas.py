@@ -36,7 +36,7 @@ from slipstream.core.vocab.programs import ROW, Program
 from slipstream.core.vocab.records import KERNEL, Backend, Kernel, Plan, Spec, TensorBase
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Recipe:
     """What does not depend on sizes: promotion, program, kernel, which arguments enter it."""
 

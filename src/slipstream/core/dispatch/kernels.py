@@ -27,7 +27,7 @@ from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import KERNEL, Plan, Spec, TensorBase
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class KernelRecipe:
     """The kernel chosen for a call, and those considered."""
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.formulas import Recipe, make_recipe
@@ -21,8 +20,7 @@ Column = Sequence[Any] | None
 Row = tuple[TensorBase, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
+class Task(NamedTuple):
     """What is done with each tensor of a list: a call of ``op`` in one of its forms.
 
     ``values``: its arguments, with None where those are that come from the list's columns, and

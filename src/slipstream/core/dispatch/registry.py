@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from slipstream.core.dispatch.signature import NUMBER, TENSOR_OR_NUMBER
 from slipstream.core.kernels.cpu.programs import ProgramKernel
@@ -18,8 +17,7 @@ from slipstream.core.vocab.records import Kernel, TensorBase
 KERNELS_OF = {"delay": "cpu", "meta": "cpu"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class Candidate(NamedTuple):
     """A kernel on offer: ``refuses(call)`` gives the reason why it cannot take a call, or "".
 
     ``sizes(plan, call)``: what binds a plan that it made to other sizes of the same dtypes and

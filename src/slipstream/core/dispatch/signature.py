@@ -14,7 +14,7 @@ import ast
 import functools
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # How an argument enters the key of a plan.
 TENSOR = 0
@@ -38,8 +38,7 @@ _STATIC = ("dtype", "device", "int", "int?", "int[]", "int[]?", "int...",
 _REQUIRED = object()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter: its name, type as written, kind, default and whether it is keyword-only."""
 
     name: str
@@ -54,7 +53,7 @@ class Parameter:
         return self.default is _REQUIRED
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Signature:
     """A parsed signature."""
 

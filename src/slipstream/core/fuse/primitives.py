@@ -33,7 +33,7 @@ ARITHMETIC = ("i64",) + FLOATING
 EVERY = INTEGRAL + FLOATING
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Primitive:
     """One primitive.
 

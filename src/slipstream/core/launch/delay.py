@@ -7,11 +7,12 @@ never breaking the order within a stream.  An edge (`wait_stream`) keeps order a
 
 from __future__ import annotations
 
-import random
 from collections import deque
+from functools import cached_property
 from typing import Any
 
 from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.optional import standard
 from slipstream.core.vocab.records import Backend, Memory, Plan, TensorBase, owners
 from slipstream.core.vocab.settings import settings
 
@@ -42,8 +43,12 @@ class DelayBackend(Backend):
         self.owner = len(owners)
         owners.append(memory)
         self.streams = (DelayStream(0), DelayStream(1))
-        self.order = random.Random(settings.delay_seed)
         self.failure: BaseException | None = None
+
+    @cached_property
+    def order(self) -> Any:
+        """What chooses the stream that runs next."""
+        return standard("random").Random(settings.delay_seed)
 
     def stream(self) -> DelayStream:
         """The running thread's current stream."""

@@ -8,8 +8,7 @@ from outside.  Every call that fails raises `DriverError` and changes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # Of a launch: blocks of the grid, threads of a block, bytes of dynamic shared memory.
 Shape = tuple[tuple[int, int, int], tuple[int, int, int], int]
@@ -32,8 +31,7 @@ class DriverError(RuntimeError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceProperties:
+class DeviceProperties(NamedTuple):
     """What a card offers; sizes in bytes."""
 
     name: str

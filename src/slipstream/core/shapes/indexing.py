@@ -40,7 +40,7 @@ class Advanced:
         return None if self.count is None else (self.count,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Use:
     """One advanced index: the placeholder, and the dims of the view that it indexes.
 
@@ -53,7 +53,7 @@ class Use:
     is_python_bool: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndexPlan:
     """The basic view, and what advanced indices do with it.
 

@@ -9,7 +9,7 @@ from typing import Any
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Windows:
     """Windows of ``kernel`` cells, ``dilation`` apart, every ``stride`` pixels of a padded image.
 

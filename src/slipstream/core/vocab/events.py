@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TraceEvent:
     """Something that happened: ``kind`` is call, plan, launch, allocate, free, wait or tape.
 

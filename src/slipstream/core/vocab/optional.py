@@ -22,6 +22,11 @@ def load(name: str) -> ModuleType:
     return found
 
 
+def standard(name: str) -> ModuleType:
+    """Import a module of the standard library that few processes need at its first use."""
+    return importlib.import_module(name)
+
+
 def require(name: str, extra: str) -> ModuleType:
     """Import the optional package ``name``, which the extra ``extra`` brings.
 

@@ -79,7 +79,7 @@ def _option(name: str, kind: object, value: str) -> object:
     return value
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Settings:
     """Everything that can be set from outside.
 

@@ -8,8 +8,7 @@ so that their columns stay in the cache; how many depends on the shape only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -21,8 +20,7 @@ NARROW = ("float16", "bfloat16")
 CHUNK = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """What a kernel knows of its call: the windows and how the channels are grouped."""
 
     windows: Windows

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ Array = Any
 Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IndexOperand:
+class IndexOperand(NamedTuple):
     """An index tensor: ``strides`` over the binding's shape (0 where it is broadcast).
 
     An index i moves the indexed side by ``step`` elements for each of its ``size`` places;

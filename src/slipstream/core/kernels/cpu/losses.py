@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 NARROW = ("float16", "bfloat16")
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """The static arguments: the index that counts nowhere, the reduction, the smoothing."""
 
     ignore_index: int
@@ -19,7 +18,7 @@ class Terms:
     smoothing: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Classes:
     """The targets as (N, positions), with the weight of each and the weights of all classes."""
 
