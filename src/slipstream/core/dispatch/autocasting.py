@@ -138,14 +138,14 @@ def cast_of(state: ModeState, device_type: str, dtype: Any, keeps: bool) -> Cast
 def cast_for(policy: str, state: ModeState, device_type: str, args: Values,
              kwargs: Named | None) -> Cast:
     """The cast that a policy asks for."""
-    settings = state.autocast
-    lower = settings.dtypes[device_type]
     if policy == FLOAT32:
         return cast_of(state, device_type, float32, False)
     if policy == WIDEST:
-        lower = widest(lower, device_type, (*args, *(kwargs or {}).values()))
-    keeps = settings.caching and settings.nesting > 0 and lower is settings.dtypes[device_type]
-    return Cast(state, device_type, lower, keeps)
+        lower = state.autocast.dtypes[device_type]
+        wide = widest(lower, device_type, (*args, *(kwargs or {}).values()))
+        if wide is not lower:
+            return cast_of(state, device_type, wide, False)
+    return lowering(state, device_type)
 
 
 class Cast:
@@ -157,12 +157,6 @@ class Cast:
     device_type: str
     dtype: Any
     keeps: bool
-
-    def __init__(self, state: ModeState, device_type: str, dtype: DType, keeps: bool) -> None:
-        self.state = state
-        self.device_type = device_type
-        self.dtype = dtype
-        self.keeps = keeps
 
     def eligible(self, value: Any) -> bool:
         """Whether a value is a tensor that autocast may cast."""
@@ -388,7 +382,7 @@ def is_weight(tensor: TensorBase) -> bool:
 
 def widest(lower: DType, device_type: str, values: Values) -> DType:
     """The widest dtype among eligible tensors; ``lower`` where there is none."""
-    cast = Cast(modes.current(), device_type, lower, False)
+    cast = cast_of(modes.current(), device_type, lower, False)
     found: Any = None
     for value in values:
         for each in value if isinstance(value, (list, tuple)) else (value,):
@@ -402,7 +396,7 @@ def with_dtype(op: Op, args: Values, kwargs: Named | None,
     """The arguments with ``dtype`` float32 where none is given: the op itself casts as it reads."""
     values = op.bind(args, kwargs)
     place: cython.Py_ssize_t = op.names.index("dtype")
-    cast = Cast(modes.current(), device_type, float32, False)
+    cast = cast_of(modes.current(), device_type, float32, False)
     if (values[place] is not None or not cast.eligible(values[0])
             or values[0].spec.dtype is float32):
         return args, kwargs
