@@ -35,6 +35,8 @@ SPARE, LEAST = 0.5, 64 << 20
 RESULTS = "fewer elements at a time or a narrower dtype there shrink the peak most"
 SAVED = ("backward needs it: smaller batches or a narrower dtype there shrink the peak most, and "
          "utils.checkpoint computes it again instead")
+UNUSED = ("it is kept for a backward() that never came: run what is only read under no_grad() or "
+          "inference_mode(), which keep nothing for it")
 PARAMETERS = ("they are parameters: a narrower dtype, as .bfloat16(), or a smaller model shrinks "
               "the peak most")
 
@@ -60,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     with record_memory() as recording:
         status = run_to_end(arguments, "memory")
         now = memory_report()
-    devices = [device_facts(timeline, now) for timeline in recording.timelines.values()
-               if timeline.requests]
+    devices = [device_facts(timeline, now, arguments.broken)
+               for timeline in recording.timelines.values() if timeline.requests]
     # What matters most comes first.
     devices.sort(key=lambda each: -each["peak"])
     if arguments.snapshot:
@@ -75,8 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
     return status
 
 
-def device_facts(timeline: Any, now: MemoryReport) -> dict[str, Any]:
-    """What is told of one device, as plain data; times are milliseconds, the rest bytes."""
+def device_facts(timeline: Any, now: MemoryReport, broken: bool) -> dict[str, Any]:
+    """What is told of one device, as plain data; times are milliseconds, the rest bytes.
+
+    ``broken``: an error ended the script, perhaps before its backward().
+    """
     found = next(each for each in now.devices if each.device == timeline.name)
     peak, left = rows_of(timeline.at_peak), rows_of(timeline.held)
     curve = timeline.curve
@@ -89,12 +94,12 @@ def device_facts(timeline: Any, now: MemoryReport) -> dict[str, Any]:
         "largest_hole": found.largest_hole, "pinned": found.pinned,
         "curve": {"step_ms": curve.width / 1e6, "bytes": curve.values},
     }
-    facts["advice"] = advice(facts, timeline, peak, left)
+    facts["advice"] = advice(facts, timeline, peak, left, broken)
     return facts
 
 
-def advice(facts: dict[str, Any], timeline: Any, peak: list[HolderRow],
-           left: list[HolderRow]) -> list[str]:
+def advice(facts: dict[str, Any], timeline: Any, peak: list[HolderRow], left: list[HolderRow],
+           broken: bool) -> list[str]:
     """What could be done with less, a sentence each."""
     lines = []
     graphs = places(timeline.in_graphs)
@@ -104,7 +109,7 @@ def advice(facts: dict[str, Any], timeline: Any, peak: list[HolderRow],
     elif peak and peak[0].nbytes >= max(MUCH * facts["peak"], WORTH):
         top = peak[0]
         lines.append(f"{top.place}: `{top.expression}` held {size(top.nbytes)} of the peak of "
-                     f"{size(facts['peak'])}: {mend_of(top, timeline)}")
+                     f"{size(facts['peak'])}: {mend_of(top, timeline, broken)}")
     growing = growing_places(timeline)
     for row in left:
         many = row.blocks >= MANY or (row.blocks >= FEW and row.nbytes >= PART * timeline.live)
@@ -128,10 +133,11 @@ def growing_places(timeline: Any) -> set[tuple[str, int, str]]:
     return set(places({key: timeline.held[key] for key in found}))
 
 
-def mend_of(top: HolderRow, timeline: Any) -> str:
+def mend_of(top: HolderRow, timeline: Any, broken: bool) -> str:
     """What shrinks a line's part of the peak."""
     place = (top.file, top.line, top.expression)
-    for sums, mend in ((timeline.leaves, PARAMETERS), (timeline.saved, SAVED)):
+    saved = UNUSED if timeline.unused and not broken else SAVED
+    for sums, mend in ((timeline.leaves, PARAMETERS), (timeline.saved, saved)):
         if places(sums).get(place, 0) >= MUCH * top.nbytes:
             return mend
     return RESULTS
