@@ -14,6 +14,7 @@ from slipstream.core.api.budget import Budget
 from slipstream.core.api.pacing import gaps_of_host, on_card, pace_of
 from slipstream.core.api.recording import Recording
 from slipstream.core.api.units import Shown, Units
+from slipstream.profiler.pauses import paused
 
 # Layers of the host that are not launching.
 NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
@@ -35,6 +36,13 @@ QUIET_NS, QUIET_TIMES, USUAL = 20_000, 16, 2
 def steps_of(recording: Recording) -> int:
     """How many steps were profiled; 1 where none was marked."""
     return max(len(recording.of("step")), 1)
+
+
+def host_cost(recording: Recording) -> int:
+    """ns of the host that its ops took: no waits, copies, loading and plans, and no pauses."""
+    layers = recording.layers
+    spent = sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
+    return spent - paused(recording)
 
 
 def alone_cost(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE) -> float:
@@ -63,10 +71,8 @@ def budget_of(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE) 
     kernels = sum(event.end - event.start for event in recording.of("kernel"))
     if not kernels or not recording.calls:
         return None
-    layers = recording.layers
     calls = recording.threads[0][1] if recording.threads else recording.calls
-    host = sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
-    host_us = max(host / 1000 / max(calls, 1), LEAST)
+    host_us = max(host_cost(recording) / 1000 / max(calls, 1), LEAST)
     saved = alone_cost(recording, reasons) / 1000 / recording.calls
     # The Python of each op stays.
     return Budget(recording.calls / steps_of(recording), host_us,

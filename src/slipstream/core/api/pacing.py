@@ -25,8 +25,18 @@ def host_events(recording: Recording) -> list[Event]:
 
     What the host computes itself is left out, as is what it does between two records.
     """
-    found = [event for event in recording.of(*HOST)
-             if event.kind != "op" or event.op == COPY_OP or on_card(recording, event)]
+    return of_one_thread([event for event in recording.of(*HOST)
+                          if event.kind != "op" or event.op == COPY_OP
+                          or on_card(recording, event)])
+
+
+def calls_of_host(recording: Recording) -> list[Event]:
+    """The same with what the host computes itself."""
+    return of_one_thread(recording.of(*HOST))
+
+
+def of_one_thread(found: list[Event]) -> list[Event]:
+    """The events of the thread that called most."""
     threads = Counter(event.thread for event in found if event.kind in CALLS)
     if not threads:
         return found
