@@ -379,6 +379,7 @@ class Timer:
         if self.activities is not None:
             noted = self.activities.note(Noted(parts.rows, parts.symbols, bool(where & REPLAYED),
                                                parts.copied, begun.untold))
+            noted.begun, noted.cost = begun.start, parts.cost
         if not begun.event or not last:
             self.lost += len(parts.rows)
             return
