@@ -23,7 +23,9 @@ from slipstream.core.launch.cuda.activities import Sums, resampled
 ROOT = Path(__file__).resolve().parents[2]
 INSTEAD = re.compile(r"^( *)\S.*  # instead: (.*)$", re.MULTILINE)
 OPS, ROUNDS = 2000, 15
-WARM, STEPS, STRETCHES = 60, 40, 15
+WARM, STEPS = 60, 40
+# Stretches of some µs in which steps are timed, and tries to find how many steps these are.
+STRETCHES, STRETCH, TRIES = 61, 2e3, 5
 # Promises of a program, of which the median counts: a machine has its moments.
 PROMISES = 5
 COST_BAR = 0.5
@@ -182,19 +184,22 @@ def program(source: str, path: Path) -> Step:
 
 
 def alone(slow: Step, quick: Step) -> tuple[float, float]:
-    """Microseconds of a step of each while nobody watches: the median of some stretches.
+    """Microseconds of a step of each while nobody watches: the least of many short stretches.
 
-    They take turns: a machine is not as fast at one time as at another.
+    They take turns, and a stretch of one is as long as one of the other: what a neighbour takes of
+    the processor would be in each long stretch, and in few of the short ones.
     """
-    found = [(stretch(slow), stretch(quick)) for _ in range(STRETCHES)]
-    before, after = (statistics.median(times) for times in zip(*found, strict=True))
+    counts = [max(round(STRETCH / min(stretch(step, 4) for _ in range(TRIES))), 2)
+              for step in (slow, quick)]
+    found = [(stretch(slow, counts[0]), stretch(quick, counts[1])) for _ in range(STRETCHES)]
+    before, after = map(min, zip(*found, strict=True))
     return before, after
 
 
-def stretch(step: Step) -> float:
-    """Microseconds of a step of some."""
+def stretch(step: Step, count: int) -> float:
+    """Microseconds of a step of so many."""
     start = time.perf_counter()
-    for _ in range(STEPS):
+    for _ in range(count):
         step()
     ss.cuda.synchronize()
-    return (time.perf_counter() - start) / STEPS * 1e6
+    return (time.perf_counter() - start) / count * 1e6

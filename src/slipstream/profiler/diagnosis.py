@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from slipstream.core.api.pacing import COPY_OP
+from slipstream.core.api.pacing import COPY_OP, spent_usually
 from slipstream.core.api.recording import Recording
 from slipstream.core.api.units import shown_of, units_of
 from slipstream.profiler.budgets import (
@@ -307,15 +307,18 @@ def promised(recording: Recording, found: Diagnosis) -> tuple[float, float] | No
     return now, work.budget(units, steps).step
 
 
-def working(recording: Recording, found: Diagnosis) -> int:
+def working(recording: Recording, found: Diagnosis) -> float:
     """ns for which the card works: gaps within its graphs are CUPTI's doing.
 
-    Its copies go with the mend, or the host takes longer for what it waits for or moves.
+    Its copies go with the mend, or the host takes longer for what it waits for or moves.  Pieces of
+    a kind take what they usually take.
     """
     kinds = ("kernel",) if found.bound in ("copy", "wait") else ("kernel", "copy", "fill")
     start, _ = bounds_of(recording)
-    return length(merged((max(event.start, start), event.end) for event in recording.of(*kinds)
-                         if event.end > start))
+    work = [event for event in recording.of(*kinds) if event.end > start]
+    whole = length(merged((max(event.start, start), event.end) for event in work))
+    spent = sum(event.end - event.start for event in work)
+    return whole * spent_usually(work) / max(spent, 1)
 
 
 def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
