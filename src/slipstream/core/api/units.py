@@ -175,6 +175,8 @@ class Meter:
         more: list[list[float]] = [[] for _ in laps]
         for _ in range(self.rounds):
             for place, lap in enumerate(laps):
+                # Caches are another lap's.
+                self.stretch(lap, self.few)
                 few[place].append(self.stretch(lap, self.few))
                 more[place].append(self.stretch(lap, self.more))
         return [max(min(longer) - min(shorter), 0.0) / (self.more - self.few)
