@@ -144,6 +144,23 @@ LARGEST = {
 }
 
 
+def test_an_evaluation_that_keeps_its_graphs_is_told_of_no_grad(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("""import slipstream as ss
+model = ss.nn.Sequential(ss.nn.Linear(64, 256), ss.nn.GELU(), ss.nn.Linear(256, 8))
+out = []
+for batch in ss.randn(1000, 64).split(50):
+    out.append(model(batch))
+scores = ss.cat(out)
+""")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    # The list holds results that went into one; it is their graphs that are large.
+    text, = json.loads(done.stdout)["devices"][0]["advice"]
+    assert text.startswith(f"{path}:5: `model(batch)` keeps ")
+    assert "for a backward() that never came: run what is only read under no_grad()" in text
+
+
 def test_a_script_that_failed_may_have_had_a_backward(tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(f"import slipstream as ss\n{CHAIN}y.backwards()\n")
