@@ -18,16 +18,19 @@ from gpu.models import Step, mlp_step
 from gpu.timing import Row
 from slipstream import profiler
 from slipstream.core.api.profiling import Session
+from slipstream.core.launch.cuda.activities import Sums, resampled
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTEAD = re.compile(r"^( *)\S.*  # instead: (.*)$", re.MULTILINE)
 OPS, ROUNDS = 2000, 15
-WARM, STEPS, STRETCHES = 60, 40, 15
+WARM, STEPS = 60, 40
+# Stretches of some µs in which steps are timed, and tries to find how many steps these are.
+STRETCHES, STRETCH, TRIES = 61, 2e3, 5
 # Promises of a program, of which the median counts: a machine has its moments.
 PROMISES = 5
 COST_BAR = 0.5
-# Profiles of each kind whose sums of kernel times are compared, and how far they may be apart.
-SUMS, SUM_BAR = 5, 0.02
+# Profiles whose kernel times are summed, steps of each, and how far the sums may be apart.
+SUMS, SUM_STEPS, SUM_BAR = 5, 120, 0.02
 # A promise may be 30 % off either way.
 LEAST_SHARE, MOST_SHARE = 0.7, 1.3
 
@@ -82,29 +85,39 @@ def watched(x: Any, on: bool) -> float:
 
 
 def sums() -> list[Row]:
-    """Kernel times of a training step where most take the mean, by those timed one by one."""
+    """Kernel times of a training step as a profile samples them, by those of all records of CUPTI.
+
+    Both are of the very same launches: CUPTI tells of all, and the profile's own rule says which of
+    them it would not have asked for.  Two runs differ by what the card's clocks do in between.
+    """
     step = mlp_step(ss)
     for _ in range(WARM):
         step()
-    found: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(SUMS):
-        for every, times in found.items():
-            times.append(kernels_of(step, every))
-    ours, peer = (statistics.median(found[every]) for every in (False, True))
-    what = "kernel times, most averaged, by all timed one by one"
-    return [Row(f"{what}, at most", ours, peer, ours / peer, 1 + SUM_BAR, "µs"),
-            Row(f"{what}, at least", ours, peer, ours / peer, SUM_BAR - 1, "µs")]
+    found = [kernels_of(step) for _ in range(SUMS)]
+    shares = sorted(each.sampled / each.told for each in found)
+    averaged = sum(each.averaged for each in found) / sum(each.kernels for each in found)
+    rows = []
+    what = f"kernel times, {100 * averaged:.0f} % of them the mean, by CUPTI's of the same launches"
+    for name, share, bar in (("most", shares[-1], 1 + SUM_BAR), ("least", shares[0], SUM_BAR - 1)):
+        sampled, told = next((each.sampled, each.told) for each in found
+                             if each.sampled / each.told == share)
+        rows.append(Row(f"{what}, at {name}", sampled / SUM_STEPS / 1e3, told / SUM_STEPS / 1e3,
+                        share, bar, "µs"))
+    return rows
 
 
-def kernels_of(step: Step, every: bool) -> float:
-    """Microseconds of kernels in a step of some."""
+def kernels_of(step: Step) -> Sums:
+    """Both sums of some steps."""
     ss.cuda.synchronize()
-    session = Session(every_kernel=every)
+    session = Session(every_kernel=True)
     session.start()
-    for _ in range(STEPS):
+    activities = session.ring.timer.activities
+    if activities is None:
+        raise RuntimeError(f"CUPTI tells of nothing: {session.ring.timer.verdict.missing}")
+    for _ in range(SUM_STEPS):
         step()
-    kernels = session.stop().of("kernel")
-    return sum(event.end - event.start for event in kernels) / STEPS / 1e3
+    session.stop()
+    return resampled(activities.notes)
 
 
 def planted_programs() -> Row:
@@ -171,19 +184,22 @@ def program(source: str, path: Path) -> Step:
 
 
 def alone(slow: Step, quick: Step) -> tuple[float, float]:
-    """Microseconds of a step of each while nobody watches: the median of some stretches.
+    """Microseconds of a step of each while nobody watches: the least of many short stretches.
 
-    They take turns: a machine is not as fast at one time as at another.
+    They take turns, and a stretch of one is as long as one of the other: what a neighbour takes of
+    the processor would be in each long stretch, and in few of the short ones.
     """
-    found = [(stretch(slow), stretch(quick)) for _ in range(STRETCHES)]
-    before, after = (statistics.median(times) for times in zip(*found, strict=True))
+    counts = [max(round(STRETCH / min(stretch(step, 4) for _ in range(TRIES))), 2)
+              for step in (slow, quick)]
+    found = [(stretch(slow, counts[0]), stretch(quick, counts[1])) for _ in range(STRETCHES)]
+    before, after = map(min, zip(*found, strict=True))
     return before, after
 
 
-def stretch(step: Step) -> float:
-    """Microseconds of a step of some."""
+def stretch(step: Step, count: int) -> float:
+    """Microseconds of a step of so many."""
     start = time.perf_counter()
-    for _ in range(STEPS):
+    for _ in range(count):
         step()
     ss.cuda.synchronize()
-    return (time.perf_counter() - start) / STEPS * 1e6
+    return (time.perf_counter() - start) / count * 1e6

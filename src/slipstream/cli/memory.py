@@ -35,6 +35,7 @@ SPARE, LEAST = 0.5, 64 << 20
 RESULTS = "fewer elements at a time or a narrower dtype there shrink the peak most"
 SAVED = ("backward needs it: smaller batches or a narrower dtype there shrink the peak most, and "
          "utils.checkpoint computes it again instead")
+UNUSED = "run what is only read under no_grad() or inference_mode(), which keep nothing for it"
 PARAMETERS = ("they are parameters: a narrower dtype, as .bfloat16(), or a smaller model shrinks "
               "the peak most")
 
@@ -60,8 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     with record_memory() as recording:
         status = run_to_end(arguments, "memory")
         now = memory_report()
-    devices = [device_facts(timeline, now) for timeline in recording.timelines.values()
-               if timeline.requests]
+    devices = [device_facts(timeline, now, arguments.broken)
+               for timeline in recording.timelines.values() if timeline.requests]
     # What matters most comes first.
     devices.sort(key=lambda each: -each["peak"])
     if arguments.snapshot:
@@ -75,8 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
     return status
 
 
-def device_facts(timeline: Any, now: MemoryReport) -> dict[str, Any]:
-    """What is told of one device, as plain data; times are milliseconds, the rest bytes."""
+def device_facts(timeline: Any, now: MemoryReport, broken: bool) -> dict[str, Any]:
+    """What is told of one device, as plain data; times are milliseconds, the rest bytes.
+
+    ``broken``: an error ended the script, perhaps before its backward().
+    """
     found = next(each for each in now.devices if each.device == timeline.name)
     peak, left = rows_of(timeline.at_peak), rows_of(timeline.held)
     curve = timeline.curve
@@ -89,27 +93,36 @@ def device_facts(timeline: Any, now: MemoryReport) -> dict[str, Any]:
         "largest_hole": found.largest_hole, "pinned": found.pinned,
         "curve": {"step_ms": curve.width / 1e6, "bytes": curve.values},
     }
-    facts["advice"] = advice(facts, timeline, peak, left)
+    facts["advice"] = advice(facts, timeline, left, broken)
     return facts
 
 
-def advice(facts: dict[str, Any], timeline: Any, peak: list[HolderRow],
-           left: list[HolderRow]) -> list[str]:
+def advice(facts: dict[str, Any], timeline: Any, left: list[HolderRow],
+           broken: bool) -> list[str]:
     """What could be done with less, a sentence each."""
     lines = []
     graphs = places(timeline.in_graphs)
+    much = max(MUCH * facts["peak"], WORTH)
+    saved = places(timeline.saved)
+    unused = saved if timeline.unused and not broken else {}
+    held = places(timeline.at_peak)
+    top = max(held, key=lambda place: held[place], default=None)
     if timeline.kept is not None:
         # What a loop keeps grows with its steps: a smaller batch only puts that off.
         lines.append(timeline.kept[0].text(*timeline.kept[1:]))
-    elif peak and peak[0].nbytes >= max(MUCH * facts["peak"], WORTH):
-        top = peak[0]
-        lines.append(f"{top.place}: `{top.expression}` held {size(top.nbytes)} of the peak of "
-                     f"{size(facts['peak'])}: {mend_of(top, timeline)}")
+    elif sum(unused.values()) >= much:
+        most = max(unused, key=lambda place: unused[place])
+        keep = "and others keep" if len(unused) > 1 else "keeps"
+        lines.append(f"{place_text(most)} {keep} {size(sum(unused.values()))} of the peak "
+                     f"of {size(facts['peak'])} for a backward() that never came: {UNUSED}")
+    elif top is not None and held[top] >= much:
+        lines.append(f"{place_text(top)} held {size(held[top])} of the peak of "
+                     f"{size(facts['peak'])}: {mend_of(top, held[top], timeline)}")
     growing = growing_places(timeline)
     for row in left:
         many = row.blocks >= MANY or (row.blocks >= FEW and row.nbytes >= PART * timeline.live)
         place = (row.file, row.line, row.expression)
-        if many and place in growing and place not in graphs:
+        if many and place in growing and place not in graphs and place not in unused:
             lines.append(f"{row.place}: {row.blocks} blocks of `{row.expression}` "
                          f"({size(row.nbytes)}) are still held at the end, made all along: does a "
                          "list or dict grow? x.item() or a running sum keeps what is needed of "
@@ -128,11 +141,16 @@ def growing_places(timeline: Any) -> set[tuple[str, int, str]]:
     return set(places({key: timeline.held[key] for key in found}))
 
 
-def mend_of(top: HolderRow, timeline: Any) -> str:
+def place_text(place: tuple[str, int, str]) -> str:
+    """A line and its expression."""
+    file, line, expression = place
+    return f"{file}:{line}: `{expression}`" if file else "no line is known:"
+
+
+def mend_of(place: tuple[str, int, str], nbytes: int, timeline: Any) -> str:
     """What shrinks a line's part of the peak."""
-    place = (top.file, top.line, top.expression)
     for sums, mend in ((timeline.leaves, PARAMETERS), (timeline.saved, SAVED)):
-        if places(sums).get(place, 0) >= MUCH * top.nbytes:
+        if places(sums).get(place, 0) >= MUCH * nbytes:
             return mend
     return RESULTS
 

@@ -8,12 +8,16 @@ units (`Work`).
 
 from __future__ import annotations
 
+import statistics
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 
 from slipstream.core.api.budget import Budget
-from slipstream.core.api.pacing import gaps_of_host, on_card, pace_of
+from slipstream.core.api.pacing import on_card, pace_of, placed_gaps, worked_before
 from slipstream.core.api.recording import Recording
 from slipstream.core.api.units import Shown, Units
+from slipstream.profiler.pauses import PAUSE_NS, paused
 
 # Layers of the host that are not launching.
 NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
@@ -26,15 +30,27 @@ LEAST = 0.01
 # Ops that take more than so many times what the ones with a price take are dearer; a neighbour on
 # the same core makes all of them take up to twice as long.
 DEARER = 2.5
+# Of so many waits of a line the median counts.
+MANY = 8
 # What the host does between two of its records is the program's own work, such as reading a file,
 # where it is longer than so many ns, so many times the median, and so many times what is usual
 # around waits and copies.
-QUIET_NS, QUIET_TIMES, USUAL = 20_000, 16, 2
+QUIET_NS, QUIET_TIMES, USUAL = 20_000, 16, 4
+# Where it comes neither in half of the gaps at a place nor regularly, it is a pause, and comes once
+# in so many, or is so many ns long: what a neighbour takes of the processor is less.
+SELDOM, STOLEN_NS = 8, 50_000_000
 
 
 def steps_of(recording: Recording) -> int:
     """How many steps were profiled; 1 where none was marked."""
     return max(len(recording.of("step")), 1)
+
+
+def host_cost(recording: Recording) -> int:
+    """ns of the host that its ops took: no waits, copies, loading and plans, and no pauses."""
+    layers = recording.layers
+    spent = sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
+    return spent - paused(recording)
 
 
 def alone_cost(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE) -> float:
@@ -63,10 +79,8 @@ def budget_of(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE) 
     kernels = sum(event.end - event.start for event in recording.of("kernel"))
     if not kernels or not recording.calls:
         return None
-    layers = recording.layers
     calls = recording.threads[0][1] if recording.threads else recording.calls
-    host = sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
-    host_us = max(host / 1000 / max(calls, 1), LEAST)
+    host_us = max(host_cost(recording) / 1000 / max(calls, 1), LEAST)
     saved = alone_cost(recording, reasons) / 1000 / recording.calls
     # The Python of each op stays.
     return Budget(recording.calls / steps_of(recording), host_us,
@@ -103,7 +117,7 @@ class Work:
                       max(self.card / 1000 / ops, LEAST))
 
 
-def work_of(recording: Recording, units: Units, shown: Shown, card: int) -> Work:
+def work_of(recording: Recording, units: Units, shown: Shown, card: float) -> Work:
     """What was done; ``card``: ns for which it was seen to be busy."""
     sends = recording.of("send")
     alone = sum(event.value for event in sends if not event.replayed)
@@ -122,18 +136,18 @@ def work_of(recording: Recording, units: Units, shown: Shown, card: int) -> Work
 def waits_of(recording: Recording, shown: Shown) -> list[tuple[str, float]]:
     """(line, ns beyond a small one) of each wait.
 
-    A wait is long where both say so: the host was longer in it, and the card had more to do.
+    A wait is long where both say so: the host was longer in it, and the card had more to do.  Of
+    many waits of a line the median counts: some seem to be long by chance.
     """
-    work = recording.of("kernel", "copy", "fill")
-    found, place = [], 0
-    for wait, waiting in recording.waiting():
-        spent = 0
-        while place < len(work) and work[place].start < wait.end:
-            spent += work[place].end - work[place].start
-            place += 1
-        longer = min(waiting - shown.waiting, spent - shown.waited)
-        found.append((wait.where, max(longer, 0.0)))
-    return found
+    found = [(wait.where, min(waiting - shown.waiting, spent - shown.waited))
+             for (wait, waiting), spent in zip(recording.waiting(), worked_before(recording),
+                                               strict=True)]
+    lines: dict[str, list[float]] = defaultdict(list)
+    for where, longer in found:
+        lines[where].append(longer)
+    usual = {where: statistics.median(longer) for where, longer in lines.items()
+             if len(longer) >= MANY}
+    return [(where, max(usual.get(where, longer), 0.0)) for where, longer in found]
 
 
 def dearness(recording: Recording, shown: Shown) -> float:
@@ -150,10 +164,32 @@ def dearness(recording: Recording, shown: Shown) -> float:
 def own_time(recording: Recording, shown: Shown) -> float:
     """ns of the program's own work: loading, and what lies between records and is unusually long.
 
-    What the host computes with ops of its own lies between, too.
+    What the host computes with ops of its own lies between, too.  What is long now and then only,
+    at a place that is passed often, is not the program's: the processor went to someone else.
     """
-    gaps = sorted(high - low for low, high in gaps_of_host(recording))
+    placed = placed_gaps(recording)
+    gaps = sorted(high - low for low, high, _ in placed)
     typical = gaps[len(gaps) // 2] if gaps else 0
     least = max(QUIET_NS, QUIET_TIMES * typical, USUAL * shown.gap)
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for low, high, place in placed:
+        places[place].append(high - low)
     loading = sum(event.end - event.start for event in recording.of("data"))
-    return float(loading + sum(gap - typical for gap in gaps if gap >= least))
+    steps = steps_of(recording)
+    return float(loading + sum(own_part(gaps, typical, least, steps)
+                               for gaps in places.values()))
+
+
+def own_part(gaps: list[int], typical: float, least: float, steps: int) -> float:
+    """ns of the program's own work in the gaps at a place."""
+    long = [number for number, gap in enumerate(gaps) if gap >= least]
+    in_steps = 1 < steps <= len(long) + 1
+    if 2 * len(long) < len(gaps) and not in_steps:
+        # A loop's work comes once in so many gaps, and always in as many.
+        apart = Counter(after - before for before, after in pairwise(long))
+        most = max(apart.values(), default=0)
+        if most < 2 or 2 * most < len(long):
+            pauses = [number for number in long if gaps[number] >= PAUSE_NS]
+            often = SELDOM * len(pauses) >= len(gaps)
+            long = pauses if often else [each for each in pauses if gaps[each] >= STOLEN_NS]
+    return float(sum(gaps[number] - typical for number in long))

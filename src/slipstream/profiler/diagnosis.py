@@ -15,18 +15,20 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from slipstream.core.api.pacing import COPY_OP
+from slipstream.core.api.pacing import COPY_OP, spent_usually
 from slipstream.core.api.recording import Recording
 from slipstream.core.api.units import shown_of, units_of
 from slipstream.profiler.budgets import (
     MENDABLE,
-    NOT_LAUNCHING,
     QUIET_NS,
     QUIET_TIMES,
     Work,
+    host_cost,
     steps_of,
     work_of,
 )
+from slipstream.profiler.pauses import python_text
+from slipstream.profiler.words import percent, quoted, short, size
 
 BOUNDS = ("launch", "GPU", "wait", "copy", "data")
 Interval = tuple[int, int]
@@ -38,8 +40,6 @@ GRAPH_GAP = 5_000
 # they concern half.
 FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
-# Python between two ops that takes so many ns is no module's.
-PAUSE_NS = 200_000
 # Shapes repeat where a plan launches so often.
 OFTEN = 8
 # A smaller gain is not worth a word.
@@ -307,15 +307,18 @@ def promised(recording: Recording, found: Diagnosis) -> tuple[float, float] | No
     return now, work.budget(units, steps).step
 
 
-def working(recording: Recording, found: Diagnosis) -> int:
+def working(recording: Recording, found: Diagnosis) -> float:
     """ns for which the card works: gaps within its graphs are CUPTI's doing.
 
-    Its copies go with the mend, or the host takes longer for what it waits for or moves.
+    Its copies go with the mend, or the host takes longer for what it waits for or moves.  Pieces of
+    a kind take what they usually take.
     """
     kinds = ("kernel",) if found.bound in ("copy", "wait") else ("kernel", "copy", "fill")
     start, _ = bounds_of(recording)
-    return length(merged((max(event.start, start), event.end) for event in recording.of(*kinds)
-                         if event.end > start))
+    work = [event for event in recording.of(*kinds) if event.end > start]
+    whole = length(merged((max(event.start, start), event.end) for event in work))
+    spent = sum(event.end - event.start for event in work)
+    return whole * spent_usually(work) / max(spent, 1)
 
 
 def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
@@ -338,17 +341,10 @@ def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
     work.alone -= round(share * mendable)
 
 
-def percent(value: float) -> str:
-    """A share as text."""
-    return f"{100 * value:.0f} %"
-
-
 def launch_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card waits for launches."""
-    layers = recording.layers
-    cost = sum(layers.values()) - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
     text = (f"launch-bound: {found.launches:,} launches, "
-            f"{cost / 1000 / max(found.launches, 1):.1f} µs of host time each")
+            f"{host_cost(recording) / 1000 / max(found.launches, 1):.1f} µs of host time each")
     alone = {reason: count for reason, count in found.alone.items()
              if (reason in BLAMED and FEW * count >= found.launches)
              or (reason != "first sight" and 2 * count > found.launches)}
@@ -520,46 +516,3 @@ def kernels_text(recording: Recording) -> str:
         share = percent(lines[0].of("op")[1] / whole)
         most = f", {share} of it at {quoted(f'{lines[0].file}:{lines[0].line}')}"
     return f"the work is in the kernels{most}: larger steps gain nothing, a card would"
-
-
-def python_text(recording: Recording) -> str:
-    """Whose Python takes the time: that of long pauses, or what surrounds every op."""
-    gaps: dict[str, list[int]] = {}
-    last = recording.start
-    for event in recording.of("op", "view", "wait", "data", "plan"):
-        if event.start > last and event.kind in ("op", "view"):
-            gaps.setdefault(event.where, []).append(event.start - last)
-        last = max(last, event.end)
-    before = next(iter(gaps.values()), [0])[0]
-    if 2 * before >= recording.layers["Python"]:
-        return (f"{percent(before / recording.layers['Python'])} of that before the first op, as "
-                "imports and reading are: profile more steps")
-    where = max(gaps, key=lambda each: sum(gaps[each]), default="")
-    found = gaps.get(where, [0])
-    if sum(found) >= max(recording.layers["Python"] / 2, PAUSE_NS * len(found)):
-        return ("the time is the program's own work between ops, "
-                f"{percent(min(sum(found) / recording.layers['Python'], 1.0))} of it before "
-                f"{quoted(where)}")
-    return ("the time is Python between ops, the program's own and that of its modules and "
-            "optimizers: fewer, larger ops would help")
-
-
-def short(where: str) -> str:
-    """A line with its file's last part."""
-    return where.rpartition("/")[2] or "an unknown line"
-
-
-def quoted(where: str) -> str:
-    """A line's place and its text."""
-    file, _, line = where.rpartition(":")
-    text = linecache.getline(file, int(line or 0)).strip() if file else ""
-    return f"{short(where)} (`{text[:60]}`)" if text else short(where)
-
-
-def size(nbytes: float) -> str:
-    """Bytes as text."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if nbytes < 1024 or unit == "GiB":
-            return f"{nbytes:,.0f} {unit}" if unit == "bytes" else f"{nbytes:,.1f} {unit}"
-        nbytes /= 1024
-    return ""

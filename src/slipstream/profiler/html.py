@@ -16,9 +16,10 @@ from slipstream.core.api.budget import EVEN, GRAPH, REPLAYED
 from slipstream.core.api.recording import Event, Recording
 from slipstream.profiler import chrome
 from slipstream.profiler.averages import function_events
-from slipstream.profiler.budgets import NOT_LAUNCHING, budget_of, steps_of
-from slipstream.profiler.diagnosis import Diagnosis, diagnose, percent, short
-from slipstream.profiler.page import card_limits, kernel_rows, micro, page
+from slipstream.profiler.budgets import budget_of, host_cost, steps_of
+from slipstream.profiler.diagnosis import Diagnosis, diagnose
+from slipstream.profiler.page import card_limits, kernel_rows, page
+from slipstream.profiler.words import micro, percent, short
 
 TEMPLATE = Path(__file__).with_name("report.html")
 # Events that are shown one by one, all lanes together, and bins of each lane.
@@ -240,11 +241,9 @@ def budget(recording: Recording) -> dict[str, Any]:
     """Where the sliders of the dispatch budget begin: µs an op, as measured, and the constants."""
     found = budget_of(recording)
     calls = max(recording.threads[0][1] if recording.threads else recording.calls, 1)
-    host = sum(recording.layers.values()) - sum(
-        recording.layers.get(name, 0) for name in NOT_LAUNCHING)
     return {
         "ops": max(round(recording.calls / steps_of(recording)), 1),
-        "host": max(round(found.host if found else host / 1000 / calls, 2), 0.01),
+        "host": max(round(found.host if found else host_cost(recording) / 1000 / calls, 2), 0.01),
         "device": max(round(found.device if found else 0.0, 2), 0.01),
         "measured": found is not None,
         "saved": round(found.saved or 0.0, 3) if found else None,

@@ -7,9 +7,11 @@ from typing import Any
 
 from slipstream.core.api.profiling import card_of
 from slipstream.core.api.recording import Recording
-from slipstream.profiler.budgets import NOT_LAUNCHING, budget_of, steps_of
-from slipstream.profiler.diagnosis import Diagnosis, diagnose, percent, short, size
+from slipstream.profiler.budgets import budget_of, host_cost, steps_of
+from slipstream.profiler.diagnosis import Diagnosis, diagnose
 from slipstream.profiler.limits import Limits, limits_of
+from slipstream.profiler.pauses import paused, tail_text
+from slipstream.profiler.words import micro, percent, short, size
 
 # What the simulated driver's times are, and what they leave out.
 VIRTUAL = (
@@ -80,11 +82,6 @@ def card_limits() -> Limits | None:
     return None if card is None else limits_of(card.name)
 
 
-def micro(nanoseconds: float) -> str:
-    """Microseconds as text."""
-    return f"{nanoseconds / 1000:,.1f} µs"
-
-
 def page(recording: Recording, found: Diagnosis | None = None) -> str:
     """The page: the verdict first, then what it rests on."""
     found = found or diagnose(recording)
@@ -98,6 +95,9 @@ def verdict_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     if recording.failed:
         yield from recording.failed.splitlines()
     yield found.verdict
+    tail = tail_text(recording)
+    if tail and found.bound != "host":
+        yield tail
     if recording.virtual:
         yield from VIRTUAL
 
@@ -106,7 +106,7 @@ def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     """Where the host's time went."""
     layers = recording.layers
     total = max(sum(layers.values()), 1)
-    steps = steps_of(recording)
+    steps, own = steps_of(recording), paused(recording)
     yield ""
     whose = f", of thread {recording.threads[0][0]}" if len(recording.threads) > 1 else ""
     much = (f"a step, {steps:,} steps" if steps > 1 else
@@ -115,10 +115,13 @@ def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     for name, spent in layers.items():
         if spent:
             yield f"  {name:<14}{micro(spent / steps):>14}  {percent(spent / total):>5}"
-    busy = total - sum(layers.get(name, 0) for name in NOT_LAUNCHING)
+        if name == "Python" and own:
+            yield (f"    {micro(own / steps)} of it the program's own pauses, of 200 µs and more "
+                   "without an op")
     calls = recording.threads[0][1] if recording.threads else recording.calls
-    each = busy / 1000 / max(calls, 1)
-    yield f"  {calls:,} calls of ops, {each:.1f} µs of host time each"
+    each = host_cost(recording) / 1000 / max(calls, 1)
+    rest = ", without the pauses" if own else ""
+    yield f"  {calls:,} calls of ops, {each:.1f} µs of host time each{rest}"
     for name, count, _ in recording.threads[1:]:
         yield f"  {count:,} calls of thread {name}"
 

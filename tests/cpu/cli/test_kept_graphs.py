@@ -128,18 +128,53 @@ def test_backward_lets_the_graphs_go() -> None:
     assert at_this_file(seen(losses)) == []
 
 
+CHAIN = "x = y = ss.ones(500, 500, requires_grad=True)\nfor _ in range(5):\n    y = y.exp()\n"
 # What holds most of a script's peak, and what of it is advised.
 LARGEST = {
     "x = ss.randn(1000, 1000)": ("fewer elements at a time", "checkpoint"),
-    "y = ss.ones(500, 500, requires_grad=True)\nfor _ in range(5):\n    y = y.exp()":
-        ("backward needs it: smaller batches", "parameters"),
+    f"{CHAIN}y.sum().backward()": ("backward needs it: smaller batches", "no_grad"),
+    # No backward ran: the graph is there at the end, was let go of, or belongs to a validation.
+    CHAIN: ("run what is only read under no_grad()", "smaller batches"),
+    f"{CHAIN}y = None": ("run what is only read under no_grad()", "smaller batches"),
+    f"(w * w).backward()\n{CHAIN}y = None\n(w * w).backward()":
+        ("run what is only read under no_grad()", "smaller batches"),
+    # What backward makes is looked at while it walks.
+    f"{CHAIN}y.exp().exp().sum().backward()\nx.sum().backward()":
+        ("backward needs it: smaller batches", "no_grad"),
 }
+
+
+def test_an_evaluation_that_keeps_its_graphs_is_told_of_no_grad(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("""import slipstream as ss
+model = ss.nn.Sequential(ss.nn.Linear(64, 256), ss.nn.GELU(), ss.nn.Linear(256, 8))
+out = []
+for batch in ss.randn(1000, 64).split(50):
+    out.append(model(batch))
+scores = ss.cat(out)
+""")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=True)
+    # The list holds results that went into one; it is their graphs that are large.
+    text, = json.loads(done.stdout)["devices"][0]["advice"]
+    assert text.startswith(f"{path}:5: `model(batch)` keeps ")
+    assert "for a backward() that never came: run what is only read under no_grad()" in text
+
+
+def test_a_script_that_failed_may_have_had_a_backward(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(f"import slipstream as ss\n{CHAIN}y.backwards()\n")
+    done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    text, = json.loads(done.stdout)["devices"][0]["advice"]
+    assert "backward needs it: smaller batches" in text
 
 
 @pytest.mark.parametrize("lines", LARGEST)
 def test_what_backward_needs_is_told_from_data(lines: str, tmp_path: Path) -> None:
     path = tmp_path / "script.py"
-    path.write_text(f"import slipstream as ss\n{lines}\n")
+    path.write_text(f"import slipstream as ss\nw = ss.ones(1, requires_grad=True)\n{lines}\n")
     done = subprocess.run([sys.executable, "-m", "slipstream", "memory", "--json", str(path)],
                           capture_output=True, text=True, check=True)
     text, = json.loads(done.stdout)["devices"][0]["advice"]

@@ -201,6 +201,23 @@ HOST = {
             z = y * known[0]
         """, "% of the time is Python; the time is the program's own work between ops, ",
         "% of it before script.py:5 (`y = x + 1`)"),
+    "behind the last op": ("""
+        import time, torch
+        x = torch.ones(4)
+        for step in range(100):
+            x = x * 0.5
+        time.sleep(0.3)
+        """, "% of the time is Python; the time is the program's own work between ops, ",
+        "% of it behind the last op, script.py:4 (`x = x * 0.5`): "),
+    "behind many ops of one line": ("""
+        import time, torch
+        x = torch.ones(4)
+        for step in range(20):
+            for number in range(100):
+                x = x * 0.5
+            time.sleep(0.01)
+        """, "% of the time is Python; the time is the program's own work between ops, ",
+        "% of it between two runs of script.py:5 (`x = x * 0.5`): 19 times "),
     "before the first op": ("""
         import time, torch
         time.sleep(0.3)

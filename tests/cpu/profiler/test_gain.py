@@ -111,20 +111,56 @@ def test_dearer_ops_are_dearer_without_a_profile_too() -> None:
     assert dearness(recorded(stacks, {}), SHOWN) == 0.0
 
 
-def test_long_gaps_are_the_programs_own_work() -> None:
-    events = calls(100, 400, 800)
-    assert own_time(recorded(events, {}), SHOWN) == 0.0
-    usual = [replace(each, start=each.start + 50_000, end=each.end + 50_000)
-             for each in events[50:]]
-    assert own_time(recorded(events[:50] + usual, {}), SHOWN) == 0.0
-    long = [replace(each, start=each.start + 300_000, end=each.end + 300_000)
-            for each in events[50:]]
-    assert own_time(recorded(events[:50] + long, {}), SHOWN) == 300_000
+def apart(groups: int, gap: int, size: int = 5) -> list[Event]:
+    """Ops of a line in groups, with a long gap before each but the first."""
+    events = calls(groups * size, 400, 800)
+    return [replace(each, start=each.start + place // size * gap,
+                    end=each.end + place // size * gap) for place, each in enumerate(events)]
+
+
+def test_gaps_of_a_loop_are_the_programs_own_work() -> None:
+    assert own_time(recorded(calls(100, 400, 800), {}), SHOWN) == 0.0
+    # Up to what is usual around waits they are not.
+    assert own_time(recorded(apart(20, 100_000), {}), SHOWN) == 0.0
+    assert own_time(recorded(apart(20, 300_000), {}), SHOWN) == 19 * 300_000
+    assert own_time(recorded(apart(20, 300_000, 100), {}), SHOWN) == 19 * 300_000
     # Loading is said to be; what the host computes lies between.
-    loading = event("data", 60_100, 360_000)
-    assert own_time(recorded([*events[:50], loading, *long], {}), SHOWN) == 299_900
-    host = replace(event("op", 60_100, 360_000), plan=2, op="mul")
-    assert own_time(recorded([*events[:50], host, *long], {}), SHOWN) == 300_000
+    events = apart(2, 300_000, 50)
+    loading = event("data", 60_100, 359_900)
+    assert own_time(recorded([*events[:50], loading, *events[50:]], {}), SHOWN) == 299_800
+    each = replace(event("op", 60_100, 359_900), plan=2, op="mul")
+    assert own_time(recorded([*apart(20, 300_000), each], {}), SHOWN) == 19 * 300_000
+
+
+def test_what_a_neighbour_takes_is_no_work_of_the_programs() -> None:
+    events = calls(400, 400, 800)
+
+    def held_up(*places: int, gap: int = 4_000_000) -> list[Event]:
+        return [replace(each, start=each.start + gap * sum(place >= at for at in places),
+                        end=each.end + gap * sum(place >= at for at in places))
+                for place, each in enumerate(events)]
+
+    for places in ((77,), (77, 205), (31, 77, 190, 205, 333)):
+        assert own_time(recorded(held_up(*places), {}), SHOWN) == 0.0
+    # What comes rarely and is long is the program's, as is what comes regularly.
+    assert own_time(recorded(held_up(77, gap=10**8), {}), SHOWN) == 10**8
+    assert own_time(recorded(held_up(*range(40, 400, 40)), {}), SHOWN) == 9 * 4_000_000
+
+
+def test_many_waits_of_a_line_are_as_long_as_most() -> None:
+    def waited(*lengths: int) -> list[float]:
+        events, at = [], 10**7
+        for length in lengths:
+            events += [event("kernel", at - 10, at - 10 + length, device=0),
+                       event("wait", at, at + length)]
+            at += 10**7
+        return [longer for _, longer in waits_of(recorded(events, {}), SHOWN)]
+
+    usual = 30_000
+    assert waited(*[usual] * 18, 4_000_000, 4_000_000) == [0.0] * 20
+    assert waited(*[usual + 50_000] * 20) == [50_000] * 20
+    # Few are taken as they are.
+    assert waited(usual, 4_030_000) == [0.0, 4_000_000]
 
 
 def test_what_a_profile_shows_beyond_the_cards_time_is_left_out() -> None:

@@ -67,6 +67,30 @@ def test_key_averages_group_by_name_shapes_and_stack():
     assert seen.events().total_average().count == len(seen.events())
 
 
+def walked_back(loss: ss.Tensor) -> None:
+    ss.autograd.backward([loss])
+
+
+def test_backward_is_told_at_its_own_line():
+    w = ss.ones(4, requires_grad=True)
+    begin = test_backward_is_told_at_its_own_line.__code__.co_firstlineno
+    with profile() as seen:
+        loss = (w * 2.0).sum()
+        assert loss.requires_grad
+        loss.backward()
+        walked_back((w * 3.0).sum())
+        ss.autograd.grad((w * 4.0).sum(), [w])
+        w.detach() * 2.0
+    spans = [event for event in seen.recorded().of("span") if event.name == "backward"]
+    assert [event.line for event in spans] == [
+        begin + 6, walked_back.__code__.co_firstlineno + 1, begin + 8]
+    inside = [event for event in seen.recorded().of("op") if event.start >= spans[0].start
+              and event.end <= spans[0].end]
+    assert [event.name for event in inside][-1] == "mul_backward"
+    assert {event.line for event in inside} == {begin + 6}
+    assert seen.recorded().layers["tape"] > 0
+
+
 def test_table_sorts_and_limits():
     with profile(profile_memory=True) as seen:
         work(5)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from slipstream.core.launch.cuda.activities import Noted, fill
+from slipstream.core.launch.cuda.activities import Noted, fill, resampled
 from slipstream.core.launch.cuda.sampling import (
-    AGAIN,
+    BESIDE,
     CALM,
     FIRST,
+    INTERVAL,
     LONG,
+    MOST_AGAIN,
     MOST_CALM,
-    PERIOD,
+    SHARE,
     Content,
     Sampler,
 )
@@ -33,22 +36,47 @@ class Library:
         return self.turns
 
 
-def sent(sampler: Sampler, content: int, cost: float = 8.0) -> bool:
+def sent(sampler: Sampler, content: int, cost: float = 8.0, now: int = 1) -> bool:
     """A send of eight kernels; whether they were timed."""
-    timed = not sampler.begin(content, 8, cost)
+    timed = not sampler.begin(content, 8, cost, now)
     sampler.end()
     return timed
 
 
-def test_the_first_sends_are_timed_and_later_ones_now_and_then() -> None:
+def late(timed: list[bool], early: int) -> list[int]:
+    """Which sends after the first ones were timed."""
+    assert timed[:early + 1] == [True] * early + [False]
+    return [number for number in range(early, len(timed)) if timed[number]]
+
+
+def test_the_first_sends_are_timed_and_later_ones_at_steady_intervals() -> None:
     library = Library()
     sampler = Sampler(library, False)
-    timed = [sent(sampler, 1) for _ in range(PERIOD * 10 - 1)]
-    early = FIRST + CALM
-    assert timed[:early + 1] == [True] * early + [False]
-    late = [number + 1 for number in range(early, len(timed)) if timed[number]]
-    assert late == [period * PERIOD + place for period in range(1, 10) for place in range(AGAIN)]
-    assert library.turned == [False] + [True, False] * 9
+    # As slow as can be, so that the share counts; then so quick that the interval does.
+    slow = [sent(sampler, 1, now=1 + number * INTERVAL) for number in range(SHARE * 10)]
+    begins = [number for number in late(slow, FIRST + CALM) if not slow[number - 1]]
+    assert {after - before for before, after in pairwise(begins)} == {
+        SHARE + 2}
+    assert sum(slow) == FIRST + CALM + 2 * len(begins)
+    assert library.turned == [False] + [True, False] * len(begins)
+    sampler = Sampler(Library(), False)
+    quick = [sent(sampler, 1, now=1 + number * INTERVAL // 100) for number in range(1000)]
+    begins = [number for number in late(quick, FIRST + CALM) if not quick[number - 1]]
+    assert len(begins) == 9
+    assert {after - before for before, after in pairwise(begins)} <= {101, 102}
+
+
+@pytest.mark.parametrize("contents", [1, 3, 7, MOST_AGAIN + 5])
+def test_each_content_of_a_loop_is_timed_again(contents: int) -> None:
+    sampler = Sampler(Library(), False)
+    for number in range(FIRST * contents + MOST_CALM + 1):
+        sent(sampler, 1 + number % contents)
+    timed = [sent(sampler, 1 + number % contents, now=INTERVAL * number)
+             for number in range(SHARE * contents * 40)]
+    seen = [sum(timed[place::contents]) for place in range(contents)]
+    # No more than one send in so many, however many contents there are.
+    assert sum(timed) <= 1.1 * len(timed) * (contents + 1) / contents / SHARE + contents
+    assert min(seen) >= 20
 
 
 def test_new_content_is_timed_and_turns_cost_patience() -> None:
@@ -81,7 +109,7 @@ def test_long_kernels_are_always_timed() -> None:
 def test_nothing_is_turned_while_another_send_is_under_way() -> None:
     library = Library()
     sampler = Sampler(library, False)
-    sampler.begin(7, 1, 1.0)
+    sampler.begin(7, 1, 1.0, 1)
     assert all(sent(sampler, 1) for _ in range(50))
     sampler.end()
     assert not sent(sampler, 1)
@@ -104,7 +132,8 @@ def work(start: int, end: int, busy: bool = True, graph: bool = True) -> Any:
 def filled(timed: list[Any], *others: Any) -> list[list[tuple[int, int]]]:
     """The times that others get."""
     content = Content()
-    content.timed, content.others = timed, list(others)
+    content.timed = [(number, times) for number, times in enumerate(timed)]
+    content.others = [(len(timed), each) for each in others]
     assert content.fill() == sum(len(timed[0]) for _ in others)
     return [each.times for each in others]
 
@@ -113,6 +142,53 @@ def test_kernels_take_the_mean() -> None:
     timed = [[(0, 10), (30, 60)], [(100, 120), (130, 170)]]
     # The means are 15 and 35: the rest lies before them.
     assert filled(timed, work(1000, 1060)) == [[(1005, 1020), (1025, 1060)]]
+
+
+def test_the_mean_is_that_of_sends_beside() -> None:
+    # The card slows down: what was timed long before or after is not counted.
+    content = Content()
+    content.timed = [(10 * number, [(0, 10 + number)]) for number in range(8)]
+    content.others = [(10 * number + 5, work(0, 1_000)) for number in range(8)]
+    assert content.fill() == 8
+    found = [end - start for _, noted in content.others for start, end in noted.times]
+    assert BESIDE == 2
+    assert found == [round(each) for each in (11, 11.5, 12.5, 13.5, 14.5, 15.5, 16, 16.5)]
+
+
+def test_one_short_span_shortens_no_other() -> None:
+    # On an empty stream kernels take their own times, though another send took less.
+    long, short = work(0, 500, busy=False), work(600, 612)
+    assert filled([[(0, 10), (10, 20)]], long, short) == [
+        [(480, 490), (490, 500)], [(600, 606), (606, 612)]]
+
+
+def drifting(count: int, swing: float, steps: int = 40) -> list[Noted]:
+    """Launches of some contents that CUPTI told of, whose kernels grow longer and shorter."""
+    rows = [[(number,)] * 4 for number in range(count)]
+    notes = []
+    for number in range(count * steps):
+        scale = 1 + swing * abs((number / (count * steps)) * 4 % 2 - 1)
+        noted = Noted(rows[number % count], ("kernel",) * 4, True, -1)
+        noted.begun = 1 + 200_000 * number
+        length = round(4_000 * (1 + number % count) * scale)
+        noted.times = [(noted.begun + place * length, noted.begun + (place + 1) * length)
+                       for place in range(4)]
+        noted.span = noted.begun, noted.begun + 4 * length + 50_000, False
+        notes.append(noted)
+    return notes
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_sums_of_a_sample_are_those_of_the_same_launches(count: int) -> None:
+    notes = drifting(count, 0.13, 80)
+    before = [list(noted.times) for noted in notes]
+    found = resampled(notes)
+    assert [noted.times for noted in notes] == before
+    assert found.kernels == 4 * len(notes)
+    assert found.told == sum(end - start for times in before for start, end in times)
+    # Most take the mean, though clocks swing by 13 %.
+    assert found.averaged > 0.75 * found.kernels
+    assert abs(found.sampled / found.told - 1) < 0.02
 
 
 def test_kernels_are_never_longer_than_their_span() -> None:
@@ -137,9 +213,9 @@ def test_kernels_side_by_side_stay_so() -> None:
 
 def test_what_was_never_timed_has_no_mean() -> None:
     content = Content()
-    content.others = [work(0, 80)]
+    content.others = [(0, work(0, 80))]
     assert content.fill() == 0
-    assert content.others[0].times == []
+    assert content.others[0][1].times == []
 
 
 def test_times_that_do_not_fit_between_the_events_are_not_believed() -> None:

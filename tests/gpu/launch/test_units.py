@@ -211,27 +211,32 @@ def test_prices_hold_for_a_while() -> None:
     second = units_of(0)
     assert second is not None
     assert second is not first
-    assert shown_of(0, False) is shown
+    # What a profile shows is of the same moment.
+    again = shown_of(0, False)
+    assert again is not shown
+    assert shown_of(0, False) is again
     known[0].until = 0.0
     with profiler.profile():
         assert units_of(0) is second
+        assert shown_of(0, False) is again
 
 
 @pytest.mark.skipif(running_on() is None, reason="nobody tells where a thread runs")
 def test_prices_are_those_of_the_processor_that_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     everywhere = os.sched_getaffinity(0)
-    measure = Meter.units
+    for name in ("units", "shown"):
+        measure = getattr(Meter, name)
 
-    def look(self: Meter) -> Any:
-        seen.append((running_on(), os.sched_getaffinity(0)))
-        return measure(self)
+        def look(self: Meter, *arguments: Any, measure: Any = measure) -> Any:
+            seen.append((running_on(), os.sched_getaffinity(0)))
+            return measure(self, *arguments)
 
+        monkeypatch.setattr(Meter, name, look)
     ss.ones(1, device="cuda")
-    monkeypatch.setattr(Meter, "units", look)
-    assert units_of(0) is not None
-    ((processor, allowed),) = seen
-    assert allowed == {processor}
+    assert shown_of(0, False) is not None
+    assert len(seen) == 2
+    assert all(allowed == {processor} for processor, allowed in seen)
     assert os.sched_getaffinity(0) == everywhere
 
 

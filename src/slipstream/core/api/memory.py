@@ -10,6 +10,7 @@ from typing import Any
 
 from slipstream.core.api.tables import as_table, size
 from slipstream.core.dispatch.modes import listening
+from slipstream.core.engine.backward import checks
 from slipstream.core.launch.devices import host_allocator
 from slipstream.core.launch.door import backends
 from slipstream.core.memory.history import Stack, recorder
@@ -230,6 +231,11 @@ class _Ops(threading.local):
         return self.name
 
 
+def walks() -> int:
+    """How many walks backward began; -1 while one is under way."""
+    return -1 if checks.walks else int(checks.begun)
+
+
 class MemoryRecording:
     """What was recorded by `record_memory`: a `Timeline` for each device, by its name."""
 
@@ -239,7 +245,7 @@ class MemoryRecording:
 
     def attach(self, name: str, allocator: Any) -> None:
         """Watch one more allocator."""
-        made = Timeline(allocator, name, self.ops.current)
+        made = Timeline(allocator, name, self.ops.current, walks)
         self.timelines[name] = made
         made.attach()
 

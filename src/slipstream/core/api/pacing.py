@@ -25,8 +25,18 @@ def host_events(recording: Recording) -> list[Event]:
 
     What the host computes itself is left out, as is what it does between two records.
     """
-    found = [event for event in recording.of(*HOST)
-             if event.kind != "op" or event.op == COPY_OP or on_card(recording, event)]
+    return of_one_thread([event for event in recording.of(*HOST)
+                          if event.kind != "op" or event.op == COPY_OP
+                          or on_card(recording, event)])
+
+
+def calls_of_host(recording: Recording) -> list[Event]:
+    """The same with what the host computes itself."""
+    return of_one_thread(recording.of(*HOST))
+
+
+def of_one_thread(found: list[Event]) -> list[Event]:
+    """The events of the thread that called most."""
     threads = Counter(event.thread for event in found if event.kind in CALLS)
     if not threads:
         return found
@@ -37,19 +47,25 @@ def host_events(recording: Recording) -> list[Event]:
 
 def gaps_of_host(recording: Recording) -> list[tuple[int, int]]:
     """From when to when nothing was recorded of the host."""
-    found: list[tuple[int, int]] = []
-    end = None
+    return [(start, end) for start, end, _ in placed_gaps(recording)]
+
+
+def placed_gaps(recording: Recording) -> list[tuple[int, int, tuple[str, str]]]:
+    """The same with the lines before and behind."""
+    found: list[tuple[int, int, tuple[str, str]]] = []
+    end, where = None, ""
     for event in host_events(recording):
         if end is not None and event.start > end:
-            found.append((end, event.start))
-        end = event.end if end is None else max(end, event.end)
+            found.append((end, event.start, (where, event.where)))
+        if end is None or event.end >= end:
+            end, where = event.end, event.where
     return found
 
 
 def pace_of(recording: Recording) -> float:
     """ns from the end of an op to the end of the next one, where nothing else comes between.
 
-    The median of each line, so that what comes now and then does not count.
+    Of each line's the one that a quarter is no longer than: what comes now and then does not count.
     """
     lines: dict[tuple[str, str], list[int]] = defaultdict(list)
     events = host_events(recording)
@@ -61,5 +77,32 @@ def pace_of(recording: Recording) -> float:
         if before.kind in CALLS and event.kind == "op" and whole and end == before.end:
             lines[event.where, event.name].append(event.end - end)
     count = sum(map(len, lines.values()))
-    total = sum(len(times) * statistics.median(times) for times in lines.values())
-    return total / count if count else 0.0
+    total = sum(len(times) * sorted(times)[len(times) // 4] for times in lines.values())
+    return float(total) / count if count else 0.0
+
+
+def spent_usually(work: list[Event], replayed: bool | None = None) -> float:
+    """ns of a card's work, where each piece takes the median of those of its kind.
+
+    ``replayed``: only of what was, or was not.  Events around launches show what a host that was
+    held up left between them.
+    """
+    kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for event in work:
+        if replayed is None or event.replayed == replayed:
+            kind = event.kind, event.name, event.where, event.plan, event.value, event.replayed
+            kinds[kind].append(event.end - event.start)
+    return float(sum(len(times) * statistics.median(times) for times in kinds.values()))
+
+
+def worked_before(recording: Recording) -> list[int]:
+    """ns of the card's work before each wait, since the one before; by the waits' ends."""
+    work = recording.of("kernel", "copy", "fill")
+    found, place = [], 0
+    for wait, _ in recording.waiting():
+        spent = 0
+        while place < len(work) and work[place].start < wait.end:
+            spent += work[place].end - work[place].start
+            place += 1
+        found.append(spent)
+    return found

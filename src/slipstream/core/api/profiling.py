@@ -199,10 +199,7 @@ class span:  # noqa: N801
         ring = self.ring = modes.ring
         if ring is None:
             return self
-        state = modes.current()
-        modes.note_site(state)
-        self.site = ring.site_of(state.code, state.instruction)
-        ring.entered = 0
+        self.site = modes.note_scope(modes.current(), ring)
         self.outside = ring.surround(LOADING if self.data else ring.outside)
         self.start = ring.now()
         return self

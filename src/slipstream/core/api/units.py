@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from slipstream.core.api.interop import from_numpy
-from slipstream.core.api.pacing import gaps_of_host, pace_of
+from slipstream.core.api.pacing import gaps_of_host, pace_of, spent_usually, worked_before
 from slipstream.core.api.profiling import Session, settle
 from slipstream.core.api.recording import Recording
 from slipstream.core.launch.door import backends
@@ -37,13 +38,15 @@ CHAIN, LONE, BEFORE_WAIT, BEFORE_COPY = 64, 16, 4, 16
 # Laps until windows repeat themselves, and arguments that take turns have their graphs.
 WARM = 8
 # Laps of a short stretch and of a long one, whose difference has neither a beginning nor an end;
-# rounds of all of them: what a machine does beside comes and goes, and the median counts.
-FEW, MORE, ROUNDS = 4, 20, 7
+# rounds of all of them: what a machine does beside comes and goes, and the quickest count.  Where
+# it is busy, no stretch of several ms is left alone.
+FEW, MORE, ROUNDS = 4, 16, 25
 VIRTUAL_FEW, VIRTUAL_MORE, VIRTUAL_ROUNDS = 2, 8, 3
 # Seconds for which prices hold; virtual ones hold for ever.
 HOLDS = 2.0
 # Bytes of a small copy and of a large one.
 SMALL, LARGE = 1 << 12, 1 << 20
+Lap = Callable[[], int]
 
 
 @dataclass(frozen=True)
@@ -84,15 +87,16 @@ class Shown:
 
 @dataclass
 class Known:
-    """What was measured of a card: None where that failed; ``shown`` by events, and not.
+    """What was measured of a card: None where that failed.
 
-    ``until``: when prices are to be measured again.
+    ``shown`` by events, and not, each beside the units of its time; ``until``: when all is to be
+    measured again.
     """
 
     backend: Any
     units: Units | None = None
     until: float = 0.0
-    shown: dict[bool, Shown | None] = field(default_factory=dict)
+    shown: dict[bool, tuple[Units, Shown | None]] = field(default_factory=dict)
 
 
 class Meter:
@@ -153,41 +157,44 @@ class Meter:
         """Nanoseconds."""
         return float(time.perf_counter_ns() if self.virtual is None else self.virtual.now())
 
-    def stretch(self, lap: Callable[..., int], arguments: tuple[Any, ...], times: int) -> float:
+    def stretch(self, lap: Lap, times: int) -> float:
         """ns of so many laps, until the card is done."""
         begun = self.now()
         for _ in range(times):
-            lap(*arguments)
+            lap()
         self.backend.finish_all()
         return self.now() - begun
 
-    def steady(self, lap: Callable[..., int], *arguments: Any) -> float:
-        """ns of a lap among others."""
-        few = self.stretch(lap, arguments, self.few)
-        return max(self.stretch(lap, arguments, self.more) - few, 0.0) / (self.more - self.few)
+    def steady(self, *laps: Lap) -> list[float]:
+        """ns of each lap among others of its kind.
 
-    def round(self) -> tuple[float, ...]:
-        """ns of an op that is replayed, of one alone, of a wait's lap, of small and large copies'.
-
-        Close together, so that one is as disturbed as the other.
+        Rounds of all of them are close together.  What a machine does beside makes a stretch longer
+        and none shorter: the least of few laps and of many count, one taken from the other.
         """
-        return (self.steady(self.chain) / CHAIN, self.steady(self.lone) / LONE,
-                self.steady(self.waiting), self.steady(self.copying, SMALL),
-                self.steady(self.copying, LARGE))
+        few: list[list[float]] = [[] for _ in laps]
+        more: list[list[float]] = [[] for _ in laps]
+        for _ in range(self.rounds):
+            for place, lap in enumerate(laps):
+                # Caches are another lap's.
+                self.stretch(lap, self.few)
+                few[place].append(self.stretch(lap, self.few))
+                more[place].append(self.stretch(lap, self.more))
+        return [max(min(longer) - min(shorter), 0.0) / (self.more - self.few)
+                for shorter, longer in zip(few, more, strict=True)]
 
     def units(self) -> Units:
         """Measure them all."""
         session = None if self.virtual is None else self.session(by_events=False)
-        for lap, *arguments in ((self.chain,), (self.lone,), (self.waiting,),
-                                (self.copying, SMALL), (self.copying, LARGE)):
+        laps = (self.chain, self.lone, self.waiting, self.copying, partial(self.copying, LARGE))
+        for lap in laps:
             for _ in range(WARM):
-                lap(*arguments)
-        rounds = [self.round() for _ in range(self.rounds)]
+                lap()
+        chain, lone, wait, small, large = self.steady(*laps)
         if session is not None:
             session.stop()
-        replayed, alone, wait, small, large = map(statistics.median, zip(*rounds, strict=True))
+        replayed = chain / CHAIN
         byte = max(large - small, 0.0) / (LARGE - SMALL)
-        return Units(replayed, max(alone, replayed), max(wait - BEFORE_WAIT * replayed, 0.0),
+        return Units(replayed, max(lone / LONE, replayed), max(wait - BEFORE_WAIT * replayed, 0.0),
                      max(small - BEFORE_COPY * replayed - byte * SMALL, 0.0), byte)
 
     # -- a profile looks --
@@ -212,15 +219,16 @@ class Meter:
         """Measure what a profile shows, by events or not."""
         chain, lone, waiting, copying = (self.recording(each, by_events) for each in (
             self.chain, self.lone, self.waiting, self.copying))
-        graph, few = (spent(each, "kernel", True) / self.more for each in (chain, waiting))
+        graph, few = (spent_usually(each.of("kernel"), True) / self.more
+                      for each in (chain, waiting))
         long, short = (launches(each, True) / self.more for each in (chain, waiting))
         # A graph of n launches takes so much and n times so much.
         each = (graph - few) / (long - short) if long > short else few / max(short, 1.0)
-        alone = spent(lone, "kernel", False) / max(launches(lone, False), 1)
+        alone = spent_usually(lone.of("kernel"), False) / max(launches(lone, False), 1)
         waits = [float(ns) for _, ns in waiting.waiting()][:self.more]
         return Shown(pace_of(chain), max(map(usual_gap, (waiting, copying))),
                      statistics.median(waits or [0.0]),
-                     few + (spent(waiting, "kernel", False) + spent(waiting, "copy")) / self.more,
+                     statistics.median(worked_before(waiting) or [0]),
                      max(alone - units.replayed, 0.0), max(few - each * short, 0.0),
                      max(each - units.replayed, 0.0))
 
@@ -228,12 +236,6 @@ class Meter:
 def launches(recording: Recording, replayed: bool) -> int:
     """How many kernels ran, in graphs or alone."""
     return sum(event.replayed == replayed for event in recording.of("kernel"))
-
-
-def spent(recording: Recording, kind: str, replayed: bool | None = None) -> float:
-    """ns of a kind of work of the card."""
-    return float(sum(event.end - event.start for event in recording.of(kind)
-                     if replayed is None or event.replayed == replayed))
 
 
 def usual_gap(recording: Recording) -> float:
@@ -267,16 +269,22 @@ def units_of(index: int) -> Units | None:
 
 
 def shown_of(index: int, by_events: bool) -> Shown | None:
-    """What a profile of a card shows of them, by events or not; None as above."""
+    """What a profile of a card shows of them, by events or not; None as above.
+
+    Measured where the units were: what is taken off a profile is of the same moment.
+    """
     units = units_of(index)
     if units is None:
         return None
     found = known[index]
-    if by_events not in found.shown:
-        if not measurable(found.backend):
-            return None
-        found.shown[by_events] = measured(found.backend, Meter.shown, None, units, by_events)
-    return found.shown[by_events]
+    at, shown = found.shown.get(by_events, (None, None))
+    if at is units:
+        return shown
+    if not measurable(found.backend):
+        return None
+    shown = measured(found.backend, Meter.shown, running_on(), units, by_events)
+    found.shown[by_events] = units, shown
+    return shown
 
 
 def measurable(backend: Any) -> bool:

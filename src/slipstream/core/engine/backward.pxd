@@ -14,7 +14,7 @@ cdef Checks _checks
 cdef class Checks:
     cdef public bint nan
     cdef public Py_ssize_t held_bytes
-    cdef public Py_ssize_t walks
+    cdef public Py_ssize_t walks, begun
 
 cdef class Visit:
     cdef public Node node

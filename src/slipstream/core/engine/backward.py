@@ -32,16 +32,18 @@ class Checks:
     """What every step of backward is checked for; `autograd.detect_anomaly` sets it.
 
     ``held_bytes``: the most bytes of gradients that wait to be cast; ``walks``: how many are under
-    way, of all threads.
+    way, of all threads, ``begun`` how many ever began.
     """
 
     nan: bool
     held_bytes: int
     walks: int
+    begun: int
 
     def __init__(self) -> None:
         self.nan = False
         self.walks = 0
+        self.begun = 0
         self.held_bytes = 32 << 20
 
 
@@ -448,12 +450,14 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
     code = state.code
     instruction: cython.int = state.instruction
     ring = modes.ring
+    site = 0 if ring is None else modes.note_scope(state, ring)
     outside = PYTHON if ring is None else ring.surround(TAPE)
     begun = 0 if ring is None else ring.last
     edges: list | None = None
     # Uncompiled, another thread may begin a walk between any two of these.
     walk.alone = bool(cython.compiled) and _checks.walks == 0
     _checks.walks += 1
+    _checks.begun += 1
     try:
         start_walk(walk, tensors, grads)
         walk.count()
@@ -474,8 +478,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         door.boundary()
         if ring is not None:
             ring.surround(outside)
-            ring.write(SPAN, ring.name_of("backward"), ring.site_of(code, instruction), begun,
-                       ring.now(), 0)
+            ring.write(SPAN, ring.name_of("backward"), site, begun, ring.now(), 0)
     if edges is None:
         return []
     return [walk.wanted.get(edge) if edge is not None else None for edge in edges]

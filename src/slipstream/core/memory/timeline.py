@@ -64,13 +64,22 @@ class Timeline:
     when most was in use; ``reserved``: what was reserved then.  Bytes are those asked for.
     ``kept``: the graphs that held much at the last look, their bytes, and all that was in use then;
     ``in_graphs``: [bytes, blocks] of what they hold, ``leaves`` of leaves that want gradients, and
-    ``saved`` of what was kept for backward.
+    ``saved`` of what was kept for backward.  ``walks()``: how many walks backward began, -1 while
+    one is under way; ``unused``: what was saved came back, or was left, without one.
     """
 
-    def __init__(self, allocator: Any, name: str, op: Callable[[], str]) -> None:
+    def __init__(self, allocator: Any, name: str, op: Callable[[], str],
+                 walks: Callable[[], int] = lambda: -1) -> None:
         self.allocator = allocator
         self.name = name
         self.op = op
+        self.walks = walks
+        self.walked = -1
+        self.unused = False
+        # Blocks that were saved at the last look and are still there; bytes of them that may go
+        # until it is told whether a walk was what they were saved for.
+        self.saving: set[int] = set()
+        self.untried = 0
         self.start = time.perf_counter_ns()
         self.curve = Curve(self.start)
         self.blocks: dict[int, tuple[Key, int]] = {}
@@ -100,6 +109,8 @@ class Timeline:
         """End."""
         self.allocator.settled()
         self.look(1.0)
+        if self.untried > 0:
+            self.try_saved()
         self.keep_peak()
         if hasattr(self.allocator, "unwatch"):
             self.allocator.unwatch(self.see)
@@ -147,6 +158,11 @@ class Timeline:
             del self.held[key]
             del self.spans[key]
         self.live -= nbytes
+        if address in self.saving:
+            self.saving.discard(address)
+            self.untried -= nbytes
+            if self.untried <= 0 < self.untried + nbytes:
+                self.try_saved()
         if not self.proved and self.live < FALLEN * self.looked:
             self.prove()
 
@@ -171,6 +187,13 @@ class Timeline:
         self.in_graphs = self.sums(() if found is None else found[0].addresses)
         self.leaves = self.sums(seen.leaves)
         self.saved = self.sums(seen.saved)
+        self.walked, self.saving = self.walks(), {each for each in seen.saved if each in sizes}
+        self.untried = sum(sizes[each] for each in self.saving) // 2
+
+    def try_saved(self) -> None:
+        """Half of what was saved came back, or all is over: tell whether a walk has used it."""
+        self.untried = 0
+        self.unused = self.walked == self.walks() >= 0
 
     def prove(self) -> None:
         """As memory comes back: results that went into others were a step's, and kept for it."""

@@ -160,6 +160,12 @@ class ModeTable:
             state.code = frame.f_code
             state.instruction = frame.f_lasti
 
+    def note_scope(self, state: ModeState, ring: Ring) -> int:
+        """The same where no op is called; the site's number in a profile that is on."""
+        self.note_site(state)
+        ring.entered = 0
+        return ring.site_of(state.code, state.instruction)
+
 
 def decode_site(code: CodeType | None, instruction: int) -> tuple[str, int]:
     """The file and line of a site; ("", 0) where none was noted."""

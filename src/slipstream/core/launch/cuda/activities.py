@@ -48,12 +48,14 @@ class Noted:
 
     ``rows``: the records that it becomes; ``symbols``: the kernels' names, none for copies and
     library calls; ``graph``: whether one call launched them all; ``copied``: bytes of a copy, or
-    -1; ``untold``: CUPTI does not tell of it; ``span``: when the events around it happened, and
-    whether work before it was under way until then; ``times``: when each began and ended, by the
-    ring's clock where it is untold, else by CUPTI's.
+    -1; ``untold``: CUPTI does not tell of it; ``begun``: when the host began to send it, by the
+    ring's clock, and ``cost``: the ns that it was reckoned to take; ``span``: when the events
+    around it happened, and whether work before it was under way until then; ``times``: when each
+    began and ended, by the ring's clock where it is untold, else by CUPTI's.
     """
 
-    __slots__ = ("copied", "first", "graph", "rows", "span", "symbols", "times", "untold")
+    __slots__ = ("begun", "copied", "cost", "first", "graph", "rows", "span", "symbols", "times",
+                 "untold")
 
     def __init__(self, rows: Sequence[Any], symbols: tuple[str, ...], graph: bool,
                  copied: int, untold: bool = False) -> None:
@@ -63,6 +65,8 @@ class Noted:
         self.graph = graph
         self.copied = copied
         self.untold = untold
+        self.begun = 0
+        self.cost = 0.0
         self.span: tuple[int, int, bool] | None = None
         self.times: list[Times | None] = [None] * len(rows)
 
@@ -146,8 +150,8 @@ class Activities:
     def begin(self, parts: Any) -> bool:
         """A send of launches, or of a library call (None), begins; whether it is not told of."""
         if parts is None or not parts.rows:
-            return self.sampler.begin(0, 1, 0.0)
-        return self.sampler.begin(id(parts.rows), len(parts.rows), parts.cost)
+            return self.sampler.begin(0, 1, 0.0, self.ring.now())
+        return self.sampler.begin(id(parts.rows), len(parts.rows), parts.cost, self.ring.now())
 
     def note(self, noted: Noted) -> Noted:
         """Work goes out; itself."""
@@ -323,14 +327,60 @@ def span_of(records: list[Activity]) -> Times | None:
 def fill(notes: list[Noted]) -> int:
     """Give the kernels that CUPTI did not tell of their times; how many have them."""
     contents: dict[int, Content] = defaultdict(Content)
-    for noted in notes:
+    for number, noted in enumerate(notes):
         if not noted.untold and not noted.is_plausible():
             noted.untold, noted.times = True, [None] * len(noted.rows)
         if not noted.untold and all(noted.times):
-            contents[id(noted.rows)].timed.append(noted.times)
+            contents[id(noted.rows)].timed.append((number, noted.times))
         elif noted.untold and noted.span is not None:
-            contents[id(noted.rows)].others.append(noted)
+            contents[id(noted.rows)].others.append((number, noted))
     return sum(content.fill() for content in contents.values())
+
+
+class Sums(NamedTuple):
+    """ns of the same kernels by ``sampled`` times and by those that CUPTI ``told``.
+
+    ``kernels``: how many there are, of which ``averaged`` take the mean where they are sampled.
+    """
+
+    sampled: int
+    told: int
+    kernels: int
+    averaged: int
+
+
+class _Still:
+    """In CUPTI's place where all is told already."""
+
+    def time_kernels(self, wanted: bool) -> bool:
+        """Nothing is to be turned."""
+        return True
+
+
+def resampled(notes: list[Noted]) -> Sums:
+    """What sampling makes of launches that were all told of, as in `Session(every_kernel=True)`.
+
+    Both sums are of the very same launches: what a card's clocks do between two runs, or because
+    CUPTI looks on, is in both of them.
+    """
+    sampler = Sampler(_Still(), False)
+    whole = [noted for noted in notes if noted.copied < 0 and all(noted.times)]
+    copies = []
+    for noted in whole:
+        content = id(noted.rows) if noted.symbols else 0
+        untold = sampler.begin(content, len(noted.rows), noted.cost, noted.begun)
+        sampler.end()
+        copy = Noted(noted.rows, noted.symbols, noted.graph, -1, untold)
+        copy.span = noted.span
+        copy.times = [None] * len(noted.rows) if untold else list(noted.times)
+        copies.append(copy)
+    averaged = fill(copies)
+    return Sums(spent_in(copies), spent_in(whole), sum(len(each.rows) for each in whole), averaged)
+
+
+def spent_in(notes: list[Noted]) -> int:
+    """ns of all kernels that have a time."""
+    return sum(times[1] - times[0] for noted in notes for times in noted.times if times)
 
 
 def missing_text(matcher: Matcher, missing: int, count: int, lost: int) -> str:

@@ -1,24 +1,28 @@
 """Which launches CUPTI times kernel by kernel, and what times the others' kernels take.
 
 That makes the driver take the kernels of a graph one by one, which costs the host more than all
-else of a profile.  So it is done while something is new, now and then afterwards, and wherever
-kernels are long enough that it does not matter.  Other launches have the times of the events around
-them, between which each kernel takes the mean of its measured times.
+else of a profile.  So it is done while something is new, at steady intervals afterwards, and
+wherever kernels are long enough that it does not matter.  Other launches have the times of the
+events around them, between which each kernel takes the mean of its times where it was measured just
+before and just after: a card's clocks drift.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 # Launches of the same ops of the same lines that are timed kernel by kernel at first.
 FIRST = 3
 # After so many launches with nothing new that stops; after twice as many each time that something
 # new came, up to the most: turning it off and on costs about as much as timing a graph.
 CALM, MOST_CALM = 1, 32
-# So many of so many launches are timed kernel by kernel all the same.  A prime: a loop of some
-# windows would always show the same ones.
-AGAIN, PERIOD = 2, 127
+# Then all contents are timed again, one after the other, where at least so many times as many sends
+# as there are contents were not, and so many ns have passed; at most so many sends in a row.
+SHARE, INTERVAL, MOST_AGAIN = 16, 4_000_000, 16
+# Sends that were timed, before a send and behind it, of which its kernels take the mean.
+BESIDE = 2
 # Kernels that are reckoned to take longer on average (ns): what it costs is little beside them.
 LONG = 12_000
 
@@ -37,12 +41,16 @@ class Sampler:
         self.open = 0
         self.calm = 0
         self.patience = CALM
-        self.sends = 0
         # By content: how many of its sends were timed kernel by kernel.
         self.seen: dict[int, int] = {}
+        # Since all were timed again: when that was, sends and contents; sends still to be timed.
+        self.last = 0
+        self.sends = 0
+        self.contents: set[int] = set()
+        self.again = 0
 
-    def begin(self, content: int, count: int, cost: float) -> bool:
-        """Launches are about to be sent; whether CUPTI does not tell of them.
+    def begin(self, content: int, count: int, cost: float, now: int) -> bool:
+        """Launches are about to be sent, at ``now`` ns; whether CUPTI does not tell of them.
 
         ``content``: a number for what they are, ``count`` kernels, reckoned to take ``cost`` ns; 0
         where they are always to be told of.
@@ -50,17 +58,33 @@ class Sampler:
         self.open += 1
         if self.every:
             return self.off
-        self.sends += 1
         seen = self.seen.get(content, 0) if content else 0
         needed = seen < FIRST or cost > LONG * count
         self.calm = 0 if needed else self.calm + 1
-        wanted = needed or self.sends % PERIOD < AGAIN
+        wanted = self.is_due(content, now) or needed
         # What another thread is about to launch is told of as that thread was answered.
         if wanted == self.off and (wanted or self.calm > self.patience) and self.open == 1:
             self.turn(needed)
         if not self.off:
             self.seen[content] = seen + 1
         return self.off
+
+    def is_due(self, content: int, now: int) -> bool:
+        """Whether it is time to time all contents again."""
+        if self.again:
+            self.again -= 1
+            if not self.again:
+                self.last, self.sends = now, 0
+                self.contents.clear()
+            return True
+        self.last = self.last or now
+        self.sends += 1
+        self.contents.add(content)
+        count = len(self.contents)
+        if self.sends >= SHARE * count and now - self.last >= INTERVAL:
+            # One more: the first may be told of wrongly, right behind the turn.
+            self.again = min(count, MOST_AGAIN) + 1
+        return False
 
     def end(self) -> None:
         """They were sent."""
@@ -76,40 +100,64 @@ class Sampler:
             self.patience = min(2 * self.patience, MOST_CALM)
 
 
+class Shape(NamedTuple):
+    """How long the kernels of a send take and when each begins after the first; when all is over.
+    """
+
+    lengths: list[float]
+    begins: list[float]
+    last: float
+
+    def place(self, noted: Any, most: float) -> None:
+        """Give a send's kernels their times; ``most``: what it takes at most once it has begun."""
+        start, end, busy = noted.span
+        whole = sum(self.lengths)
+        if noted.graph and not busy:
+            # The event before it happened long before the first kernel.
+            start = max(start, end - round(max(min(self.last, most), min(whole, self.last), 1)))
+        if noted.graph and whole > self.last:
+            # Side by side: they begin where the graph is as far.
+            noted.times = [(round(start + begin * (end - start) / self.last),
+                            round(start + begin * (end - start) / self.last + length))
+                           for begin, length in zip(self.begins, self.lengths, strict=True)]
+        else:
+            noted.times = chain(start, end, self.lengths)
+
+
+def shape_of(timed: list[list[Any]]) -> Shape:
+    """The mean of sends that were timed kernel by kernel."""
+    lengths = means([[end - start for start, end in times] for times in timed])
+    begins = means([[start - min(times)[0] for start, _ in times] for times in timed])
+    return Shape(lengths, begins, max(
+        begin + length for begin, length in zip(begins, lengths, strict=True)))
+
+
 class Content:
     """Sends of the same ops of the same lines.
 
-    ``timed``: for each that was timed kernel by kernel, when its kernels began and ended;
-    ``others``: the work of the others, with a ``span`` each: when the events around it happened,
-    and whether work before it was under way until then.
+    ``timed``: for each that was timed kernel by kernel its number among all sends, and when its
+    kernels began and ended; ``others``: number and work of the others, with a ``span`` each: when
+    the events around it happened, and whether work before it was under way until then.
     """
 
     def __init__(self) -> None:
-        self.timed: list[list[Any]] = []
-        self.others: list[Any] = []
+        self.timed: list[tuple[int, list[Any]]] = []
+        self.others: list[tuple[int, Any]] = []
 
     def fill(self) -> int:
         """Give the others' kernels their times; how many have them."""
         if not self.timed or not self.others:
             return 0
-        lengths = means([[end - start for start, end in times] for times in self.timed])
-        begins = means([[start - min(times)[0] for start, _ in times] for times in self.timed])
-        last = max(begin + length for begin, length in zip(begins, lengths, strict=True))
-        # What a graph takes at most once it has begun: where the stream was empty, the event before
-        # it happens long before the first kernel.
-        most = max(min(last, *(end - start for start, end, _ in map(span_of, self.others))), 1)
-        for noted in self.others:
-            start, end, busy = noted.span
-            if noted.graph and not busy:
-                start = max(start, end - round(most))
-            if noted.graph and sum(lengths) > last:
-                # Side by side: they begin where the graph is as far.
-                noted.times = [(round(start + begin * (end - start) / last),
-                                round(start + begin * (end - start) / last + length))
-                               for begin, length in zip(begins, lengths, strict=True)]
-            else:
-                noted.times = chain(start, end, lengths)
-        return sum(len(noted.times) for noted in self.others)
+        numbers = [number for number, _ in self.timed]
+        most = min(end - start for start, end, _ in (span_of(noted) for _, noted in self.others))
+        shapes: dict[int, Shape] = {}
+        for number, noted in self.others:
+            place = bisect_left(numbers, number)
+            if place not in shapes:
+                near = self.timed[max(place - BESIDE, 0):place + BESIDE]
+                shapes[place] = shape_of([times for _, times in near])
+            shapes[place].place(noted, most)
+        return sum(len(noted.times) for _, noted in self.others)
 
 
 def span_of(noted: Any) -> tuple[int, int, bool]:

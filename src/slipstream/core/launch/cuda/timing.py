@@ -47,6 +47,8 @@ MOST_KNOWN = 4096
 EMPTY = 10_000
 # Events that are made before a program goes on.
 READY = 80
+# Tries to find when an event happened, and looks whether it did before the host sleeps.
+TRIES, LOOKS = 4, 64
 # Timed spans whose events are not done yet; with more, the host looks at the oldest.
 MOST_PENDING = 2048
 # Nanoseconds after which spans are measured from a newer event: the driver tells 32-bit floats.
@@ -128,16 +130,28 @@ class Begun(NamedTuple):
 
 
 class Clock:
-    """Turns the events of one device into host time: ``base`` happened at ``at`` ns."""
+    """Turns the events of one device into host time: ``base`` happened at ``at`` ns.
+
+    That is between its recording and the look that found it done, which are closest in one of a
+    few tries.
+    """
 
     def __init__(self, calls: HotCalls, driver: Any, stream: int, now: Any) -> None:
         self.calls = calls
-        self.base = driver.create_event(timing=True)
-        before = now()
-        calls.record_event(self.base, stream)
-        driver.wait_event(self.base)
-        # It happened somewhere between.
-        self.at: int = (before + now()) // 2
+        found = []
+        for _ in range(TRIES):
+            event = driver.create_event(timing=True)
+            before = now()
+            calls.record_event(event, stream)
+            # A host that sleeps until it is woken knows less of when that was.
+            if not any(calls.query_event(event) for _ in range(LOOKS)):
+                driver.wait_event(event)
+            spent = now() - before
+            found.append((spent, before + spent // 2, event))
+        _, self.at, self.base = min(found)
+        for _, _, event in found:
+            if event != self.base:
+                driver.destroy_event(event)
 
     def of(self, event: int) -> int:
         """When an event that is done happened."""
@@ -379,6 +393,7 @@ class Timer:
         if self.activities is not None:
             noted = self.activities.note(Noted(parts.rows, parts.symbols, bool(where & REPLAYED),
                                                parts.copied, begun.untold))
+            noted.begun, noted.cost = begun.start, parts.cost
         if not begun.event or not last:
             self.lost += len(parts.rows)
             return

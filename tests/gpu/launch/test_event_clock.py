@@ -1,0 +1,62 @@
+"""When an event happened: a host that is woken late would place all of a profile's work late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from slipstream.core.launch.cuda.timing import LOOKS, TRIES, Clock
+
+# ns of a call, of the way to the card, and until a sleeping host is woken.
+CALL, WAY, WAKE = 100, 3_000, 40_000
+
+
+class Card:
+    """A driver and its hot calls on a clock of their own; ``late``: tries that are disturbed."""
+
+    def __init__(self, way: int, late: tuple[int, ...] = ()) -> None:
+        self.way = way
+        self.late = late
+        self.time = 0
+        self.happened: dict[int, int] = {}
+        self.destroyed: list[int] = []
+        self.made = 0
+
+    def now(self) -> int:
+        return self.time
+
+    def create_event(self, timing: bool) -> int:
+        assert timing
+        self.made += 1
+        return self.made
+
+    def record_event(self, event: int, stream: int) -> None:
+        self.time += CALL
+        self.happened[event] = self.time + self.way
+        if event in self.late:
+            self.time += WAKE
+
+    def query_event(self, event: int) -> bool:
+        self.time += CALL
+        return self.time >= self.happened[event]
+
+    def wait_event(self, event: int) -> None:
+        self.time = max(self.time, self.happened[event]) + WAKE
+
+    def destroy_event(self, event: int) -> None:
+        self.destroyed.append(event)
+
+
+@pytest.mark.parametrize(("card", "most"), [
+    (lambda: Card(WAY), WAY),
+    # All tries but one are disturbed.
+    (lambda: Card(WAY, (1, 2, 4)), WAY),
+    # It takes longer than there are looks: then the host sleeps.
+    (lambda: Card(2 * LOOKS * CALL), LOOKS * CALL + WAKE)])
+def test_the_closest_try_counts(card: Callable[[], Card], most: int) -> None:
+    driver = card()
+    clock = Clock(driver, driver, 0, driver.now)  # type: ignore[arg-type]
+    assert abs(clock.at - driver.happened[clock.base]) <= most
+    assert driver.made == TRIES
+    assert sorted([*driver.destroyed, clock.base]) == list(range(1, TRIES + 1))
