@@ -53,6 +53,7 @@ from slipstream.core.api.explain import explain as explain
 from slipstream.core.api.explain import time_shares as time_shares
 from slipstream.core.api.interop import UntypedStorage as UntypedStorage
 from slipstream.core.api.memory import memory_report as memory_report
+from slipstream.core.api.methods import positive as positive
 from slipstream.core.api.namespace import broadcast_shapes as broadcast_shapes
 from slipstream.core.api.namespace import is_complex as is_complex
 from slipstream.core.api.namespace import is_floating_point as is_floating_point

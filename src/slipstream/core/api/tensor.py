@@ -19,7 +19,7 @@ from slipstream.core.api import (
     methods,
     text,
 )
-from slipstream.core.api.constructors import construct, dtype_named
+from slipstream.core.api.constructors import construct, dtype_named, type_name
 from slipstream.core.api.size import Size
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
@@ -267,6 +267,9 @@ class Tensor(Methods):
 
     __getitem__ = indexing.get_item
     __setitem__ = indexing.set_item
+    __delitem__ = methods.delete_item
+    positive = __pos__ = methods.positive
+    __invert__ = methods.inverted
 
     def __contains__(self, value: Any) -> bool:
         if not isinstance(value, (TensorBase, numbers.Number)):
@@ -285,9 +288,9 @@ class Tensor(Methods):
     contiguous = methods.contiguous
 
     def type(self, dtype: Any = None) -> Any:
-        """The dtype's name, or the tensor in another dtype, also given as FloatTensor or a name."""
+        """The name of its kind, or the tensor in a dtype, also given as FloatTensor or a name."""
         if dtype is None:
-            return f"slipstream.{self.spec.dtype.name}"
+            return type_name(self.spec)
         return ops.cast.call((self, dtype_named(dtype)), None)
 
     def type_as(self, other: Tensor) -> Tensor:
