@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import slipstream as ss
@@ -95,3 +96,33 @@ def test_only_inputs_is_taken():
     assert x.grad.tolist() == [2, 2]
     with pytest.warns(FutureWarning, match="only_inputs argument is deprecated"):
         ss.autograd.grad((x * x).sum(), x, only_inputs=False)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: ss.erf(ss.tensor([1j])), lambda: ss.relu(ss.tensor([1j])),
+    lambda: ss.bitwise_and(ss.ones(2), 1), lambda: ss.tensor([True]) ** ss.tensor([True]),
+    lambda: ss.clamp(ss.ones(2), min=1j), lambda: ss.tensor([True]).cumsum_(0)])
+def test_a_dtype_without_a_kernel_is_not_implemented(call):
+    with pytest.raises(NotImplementedError, match="not implemented for|is not supported for"):
+        call()
+
+
+def test_arrays_are_compared_like_tensors():
+    ones = np.ones((2, 2), np.float32)
+    ss.testing.assert_close(ones, ones + np.float32(1e-7))
+    ss.testing.assert_close({"a": [ones]}, {"a": [ones.copy()]})
+    with pytest.raises(AssertionError, match=r"Tensor-likes are not close![\s\S]*2 / 4"):
+        ss.testing.assert_close(ones, np.array([[1, 2], [1, 2]], np.float32))
+    with pytest.raises(AssertionError, match="'dtype' do not match: "):
+        ss.testing.assert_close(ones, ones.astype(np.float64))
+    with pytest.raises(TypeError, match="cannot compare"):
+        ss.testing.assert_close(ones, ss.ones(2, 2))
+
+
+def test_numpys_numbers_are_compared_like_pythons():
+    for number in (np.float32(1), np.float64(1), np.bool_(True), np.int64(1), np.complex64(1)):
+        ss.testing.assert_close(number, number.item())
+    with pytest.raises(AssertionError, match="'type' do not match"):
+        ss.testing.assert_close(np.int64(1), 1.0)
+    with pytest.raises(AssertionError, match="Scalars are not close"):
+        ss.testing.assert_close(np.float64(1), 2.0)
