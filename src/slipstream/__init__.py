@@ -16,7 +16,8 @@ __version__ = "0.1.0"
 
 # Packages that are loaded when they are first used.
 _LATER = ("amp", "autograd", "backends", "cli", "cuda", "library", "linalg", "nn", "optim",
-          "profiler", "random", "return_types", "serialization", "special", "testing", "utils")
+          "profiler", "random", "return_types", "serialization", "special", "testing", "utils",
+          "version")
 # Names that live in such a package.
 _FUNCTIONAL = (
     "adaptive_max_pool1d alpha_dropout avg_pool1d bilinear channel_shuffle conv3d "

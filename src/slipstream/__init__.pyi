@@ -22,6 +22,7 @@ from slipstream import serialization as serialization
 from slipstream import special as special
 from slipstream import testing as testing
 from slipstream import utils as utils
+from slipstream import version as version
 from slipstream.amp import autocast as autocast
 from slipstream.core.api.autocasting import autocast_decrement_nesting as autocast_decrement_nesting
 from slipstream.core.api.autocasting import autocast_increment_nesting as autocast_increment_nesting

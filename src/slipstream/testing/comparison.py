@@ -45,8 +45,9 @@ def assert_close(actual: Any, expected: Any, *, allow_subclasses: bool = True,
                  check_stride: bool = False, msg: Message = None) -> None:
     """Raise AssertionError unless both are close: |actual - expected| <= atol + rtol |expected|.
 
-    Tensors, arrays, numbers, None, and sequences and mappings of these.  Without tolerances those of the
-    dtype are used; both or none must be given (ValueError).  TypeError for what cannot be compared.
+    Tensors, arrays, numbers, None, and sequences and mappings of these.  Without tolerances those
+    of the dtype are used; both or none must be given (ValueError).  TypeError for what cannot be
+    compared.
     ``msg`` replaces the message, or makes another of it.
     """
     checks = {"device": check_device, "dtype": check_dtype, "stride": check_stride}
