@@ -105,12 +105,11 @@ def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
     if not enabled:
         yield
         return
-    kept = [(each, each.get_state()) for each in generators.defaults.made()]
+    kept = generators.defaults.kept()
     try:
         yield
     finally:
-        for each, state in kept:
-            each.set_state(state)
+        generators.defaults.put_back(kept)
 
 
 NAMES = ("Generator", "default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state",

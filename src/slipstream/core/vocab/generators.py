@@ -125,6 +125,10 @@ class Generator:
         return f"<slipstream.Generator object at {id(self):#x}>"
 
 
+# The last seed of all devices and the state of each generator.
+Kept = tuple[int | None, dict[Hashable, bytes]]
+
+
 class DefaultGenerators:
     """The generator that each device draws from where a call names none."""
 
@@ -147,10 +151,22 @@ class DefaultGenerators:
         with self._lock:
             return self._by_device.setdefault(device, self._made(device))
 
-    def made(self) -> list[Generator]:
-        """Return every default generator made so far."""
+    def kept(self) -> Kept:
+        """Return what ``put_back`` takes to bring all default generators to where they are."""
         with self._lock:
-            return list(self._by_device.values())
+            return self._seed, {device: Generator.get_state(each)
+                                for device, each in self._by_device.items()}
+
+    def put_back(self, kept: Kept) -> None:
+        """Bring every default generator to where it was; one made since, to where it began."""
+        seed, states = kept
+        with self._lock:
+            self._seed = seed
+            for device, each in self._by_device.items():
+                if device in states:
+                    Generator.set_state(each, states[device])
+                else:
+                    each.manual_seed(each.initial_seed() if seed is None else seed)
 
     def _made(self, device: Hashable) -> Generator:
         generator = self.generator_class(device)
