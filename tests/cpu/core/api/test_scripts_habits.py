@@ -126,3 +126,15 @@ def test_numpys_numbers_are_compared_like_pythons():
         ss.testing.assert_close(np.int64(1), 1.0)
     with pytest.raises(AssertionError, match="Scalars are not close"):
         ss.testing.assert_close(np.float64(1), 2.0)
+
+
+def test_an_operand_that_is_missing_or_of_another_kind():
+    for call in (ss.abs_, ss.relu_, lambda: ss.clamp_(min=1)):
+        with pytest.raises(TypeError, match="missing 1 required positional arguments: 'self'"):
+            call()
+    for call in (ss.nn.functional.softmax, ss.nn.functional.log_softmax):
+        with pytest.raises(TypeError, match="argument 'input' must be Tensor, not list"):
+            call([1.0])
+    for weight in (ss.tensor(1.0), ss.ones(3), ss.ones(2, 2, 2)):
+        with pytest.raises(RuntimeError, match="'weight' must be 2-D"):
+            ss.nn.functional.embedding(ss.tensor([0]), weight)
