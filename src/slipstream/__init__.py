@@ -25,7 +25,8 @@ _FUNCTIONAL = (
     "ctc_loss dropout1d embedding_bag feature_alpha_dropout hinge_embedding_loss kl_div "
     "margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool3d pairwise_distance "
     "pixel_shuffle pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss").split()
-_ELSEWHERE = {"autocast": "amp", "save": "serialization", "load": "serialization",
+_ELSEWHERE = {"autocast": "amp", "GradScaler": "amp",
+              "save": "serialization", "load": "serialization",
               "memory_report": "core.api.memory", "no_sync": "core.api.waits",
               "sync_report": "core.api.waits",
               **dict.fromkeys(("explain", "describe_plan", "time_shares"), "core.api.explain"),

@@ -23,6 +23,7 @@ from slipstream import special as special
 from slipstream import testing as testing
 from slipstream import utils as utils
 from slipstream import version as version
+from slipstream.amp import GradScaler as GradScaler
 from slipstream.amp import autocast as autocast
 from slipstream.core.api.autocasting import autocast_decrement_nesting as autocast_decrement_nesting
 from slipstream.core.api.autocasting import autocast_increment_nesting as autocast_increment_nesting
@@ -96,6 +97,7 @@ from slipstream.core.shapes.formats import preserve_format as preserve_format
 from slipstream.core.shapes.formats import strided as strided
 from slipstream.core.vocab.devices import Device as Device
 from slipstream.core.vocab.dtypes import DType as DType
+from slipstream.core.vocab.errors import OutOfMemoryError as OutOfMemoryError
 from slipstream.core.vocab.errors import SyncError as SyncError
 from slipstream.nn.functional import adaptive_max_pool1d as adaptive_max_pool1d
 from slipstream.nn.functional import alpha_dropout as alpha_dropout
@@ -545,6 +547,7 @@ def randint_like(input: Tensor, low: Any, high: Any = ..., *, generator: Any = .
 def randn(*size: Int | Sequence[Int], generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ...) -> Tensor: ...
 def randn_like(input: Tensor, *, generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ..., memory_format: Any = ...) -> Tensor: ...
 def randperm(n: Int, *, generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ...) -> Tensor: ...
+def ravel(input: Tensor) -> Tensor: ...
 def real(input: Tensor) -> Tensor: ...
 def reciprocal(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def reciprocal_(input: Tensor) -> Tensor: ...

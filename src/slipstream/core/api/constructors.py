@@ -101,6 +101,14 @@ TYPED: dict[str, Any] = {
     for _name, _dtype in _TYPES.items()}
 
 
+def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None,
+               requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """``tensor(data)``, of this one's dtype and device where none is given."""
+    return interop.tensor(data, dtype=self.spec.dtype if dtype is None else dtype,
+                  device=self.spec.device if device is None else device,
+                  requires_grad=requires_grad, pin_memory=pin_memory)
+
+
 def type_name(spec: Any) -> str:
     """What ``tensor.type()`` says, in PyTorch's words: scripts compare it with such names."""
     place = "" if spec.device.type == "cpu" else f"{spec.device.type}."

@@ -26,7 +26,7 @@ from slipstream.core.shapes import broadcast, formats
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType, promote, spelled
-from slipstream.core.vocab.errors import SyncError
+from slipstream.core.vocab.errors import OutOfMemoryError, SyncError
 
 install.install()
 
@@ -109,13 +109,13 @@ def is_complex(self: Tensor) -> bool:
 
 
 _OWN = (
-    "Tensor Size tensor as_tensor from_numpy from_dlpack UntypedStorage device dtype no_grad "
-    "enable_grad inference_mode set_grad_enabled is_grad_enabled is_inference_mode_enabled "
-    "set_default_dtype get_default_dtype set_default_device get_default_device "
-    "contiguous_format channels_last channels_last_3d preserve_format strided is_tensor "
-    "result_type promote_types broadcast_shapes numel is_floating_point is_complex positive "
-    "DispatchMode RecordMode redispatch SyncError set_printoptions get_printoptions "
-    "printoptions e inf nan newaxis pi"
+    "OutOfMemoryError Tensor Size tensor as_tensor from_numpy from_dlpack UntypedStorage device "
+    "dtype no_grad enable_grad inference_mode set_grad_enabled is_grad_enabled "
+    "is_inference_mode_enabled set_default_dtype get_default_dtype set_default_device "
+    "get_default_device contiguous_format channels_last channels_last_3d preserve_format "
+    "strided is_tensor result_type promote_types broadcast_shapes numel is_floating_point "
+    "is_complex positive DispatchMode RecordMode redispatch SyncError set_printoptions "
+    "get_printoptions printoptions e inf nan newaxis pi"
 ).split()
 
 globals().update(install.functions[""])

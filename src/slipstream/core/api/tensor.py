@@ -19,7 +19,7 @@ from slipstream.core.api import (
     methods,
     text,
 )
-from slipstream.core.api.constructors import construct, dtype_named, type_name
+from slipstream.core.api.constructors import construct, dtype_named, new_tensor, type_name
 from slipstream.core.api.size import Size
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
@@ -109,6 +109,8 @@ class Tensor(Methods):
         """Number of elements."""
         return self.spec.numel
 
+    # Kinds of tensors that there are not.
+    is_sparse = is_nested = is_quantized = False
     nelement = numel
     ndimension = dim
 
@@ -307,6 +309,8 @@ class Tensor(Methods):
     def new(self, *args: Any) -> Any:
         """A tensor of sizes or of data, of this one's dtype and device."""
         return construct(args, self.spec.dtype, self.spec.device)
+
+    new_tensor = new_tensor
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU."""

@@ -138,3 +138,28 @@ def test_an_operand_that_is_missing_or_of_another_kind():
     for weight in (ss.tensor(1.0), ss.ones(3), ss.ones(2, 2, 2)):
         with pytest.raises(RuntimeError, match="'weight' must be 2-D"):
             ss.nn.functional.embedding(ss.tensor([0]), weight)
+
+
+def test_a_new_tensor_is_like_the_old():
+    old = ss.zeros(2, dtype=ss.float64)
+    assert old.new_tensor([1, 2]).dtype is ss.float64
+    assert old.new_tensor(3, dtype=ss.int32).dtype is ss.int32
+    assert ss.zeros(2, device="meta").new_tensor([1.0]).device.type == "meta"
+    assert old.new_tensor([1.0], requires_grad=True).requires_grad
+    with pytest.raises(RuntimeError, match="Could not infer dtype"):
+        old.new_tensor(None)
+
+
+def test_ravel_leaves_no_gaps():
+    x = ss.arange(6).reshape(2, 3)
+    assert x.ravel().data_ptr() == x.data_ptr()
+    assert x.t().ravel().tolist() == [0, 3, 1, 4, 2, 5]
+    assert ss.ravel(x[:, ::2].t()[0]).stride() == (1,)
+
+
+def test_names_that_scripts_ask_for():
+    assert issubclass(ss.OutOfMemoryError, RuntimeError)
+    assert ss.OutOfMemoryError is ss.cuda.OutOfMemoryError
+    assert ss.GradScaler is ss.amp.GradScaler
+    x = ss.ones(2)
+    assert {x.is_sparse, x.is_nested, x.is_quantized} == {False}
