@@ -249,9 +249,12 @@ def power_exponent(g: Any, self: Any, exponent: Any, out: Any) -> Any:
     return where(flat, 0, g * conj(out * self.log()))
 
 
-def share(g: Any, self: Any, other: Any, wins: Any) -> Any:
-    """The gradient of a maximum: to the winner, half each where both are equal."""
-    return where(self == other, g * 0.5, where(wins, g, 0))
+def share(g: Any, self: Any, other: Any, loses: Any) -> Any:
+    """The gradient of a maximum: not to the loser, half each where both are equal.
+
+    Beside a nan nobody loses: the gradient reaches both.
+    """
+    return where(self == other, g * 0.5, where(loses, 0, g))
 
 
 def absolute(g: Any, self: Any) -> Any:
