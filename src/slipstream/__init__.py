@@ -24,7 +24,8 @@ _FUNCTIONAL = (
     "conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity "
     "ctc_loss dropout1d embedding_bag feature_alpha_dropout hinge_embedding_loss kl_div "
     "margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool3d pairwise_distance "
-    "pixel_shuffle pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss").split()
+    "pixel_shuffle pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss "
+    "celu_ rrelu_ selu_ threshold_").split()
 _ELSEWHERE = {"autocast": "amp", "GradScaler": "amp",
               "save": "serialization", "load": "serialization",
               "memory_report": "core.api.memory", "no_sync": "core.api.waits",

@@ -103,6 +103,7 @@ from slipstream.nn.functional import adaptive_max_pool1d as adaptive_max_pool1d
 from slipstream.nn.functional import alpha_dropout as alpha_dropout
 from slipstream.nn.functional import avg_pool1d as avg_pool1d
 from slipstream.nn.functional import bilinear as bilinear
+from slipstream.nn.functional import celu_ as celu_
 from slipstream.nn.functional import channel_shuffle as channel_shuffle
 from slipstream.nn.functional import conv3d as conv3d
 from slipstream.nn.functional import conv_transpose1d as conv_transpose1d
@@ -125,6 +126,9 @@ from slipstream.nn.functional import pixel_shuffle as pixel_shuffle
 from slipstream.nn.functional import pixel_unshuffle as pixel_unshuffle
 from slipstream.nn.functional import poisson_nll_loss as poisson_nll_loss
 from slipstream.nn.functional import rrelu as rrelu
+from slipstream.nn.functional import rrelu_ as rrelu_
+from slipstream.nn.functional import selu_ as selu_
+from slipstream.nn.functional import threshold_ as threshold_
 from slipstream.nn.functional import triplet_margin_loss as triplet_margin_loss
 from slipstream.serialization import load as load
 from slipstream.serialization import save as save

@@ -15,6 +15,7 @@ from slipstream.nn.functions import (
     arguments,
     attention,
     convolution,
+    in_place,
     losses,
     others,
     padding,
@@ -78,6 +79,13 @@ normalize = others.normalize
 pairwise_distance = others.pairwise_distance
 rrelu = others.rrelu
 softmin = others.softmin
+celu_ = in_place.celu_
+elu_ = in_place.elu_
+hardtanh_ = in_place.hardtanh_
+leaky_relu_ = in_place.leaky_relu_
+rrelu_ = in_place.rrelu_
+selu_ = in_place.selu_
+threshold_ = in_place.threshold_
 multi_head_attention_forward = attention.multi_head_attention_forward
 cross_entropy = ss.cross_entropy
 dropout = ss.dropout
