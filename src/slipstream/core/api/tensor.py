@@ -222,6 +222,7 @@ class Tensor(Methods):
     squeeze_ = history.view_in_place("squeeze")
     unsqueeze_ = history.view_in_place("unsqueeze")
     t_ = history.view_in_place("t")
+    as_strided_ = history.view_in_place("as_strided")
 
     def set_(self, source: Tensor) -> Tensor:
         """Take over another tensor's storage and geometry."""

@@ -163,3 +163,15 @@ def test_names_that_scripts_ask_for():
     assert ss.GradScaler is ss.amp.GradScaler
     x = ss.ones(2)
     assert {x.is_sparse, x.is_nested, x.is_quantized} == {False}
+
+
+def test_strides_are_changed_in_place():
+    x = ss.arange(6.0)
+    saved = (x * 1).requires_grad_()
+    assert x.as_strided_((2, 2), (1, 2), 1) is x
+    assert x.tolist() == [[1, 3], [2, 4]]
+    y = saved * 2
+    y.as_strided_((2,), (3,)).sum().backward()
+    assert saved.grad.tolist() == [2, 0, 0, 2, 0, 0]
+    with pytest.raises(RuntimeError, match="storage"):
+        x.as_strided_((4, 4), (4, 1))
