@@ -16,15 +16,18 @@ __version__ = "0.1.0"
 
 # Packages that are loaded when they are first used.
 _LATER = ("amp", "autograd", "backends", "cli", "cuda", "library", "linalg", "nn", "optim",
-          "profiler", "random", "return_types", "serialization", "special", "testing", "utils")
+          "profiler", "random", "return_types", "serialization", "special", "testing", "utils",
+          "version")
 # Names that live in such a package.
 _FUNCTIONAL = (
     "adaptive_max_pool1d alpha_dropout avg_pool1d bilinear channel_shuffle conv3d "
     "conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity "
     "ctc_loss dropout1d embedding_bag feature_alpha_dropout hinge_embedding_loss kl_div "
     "margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool3d pairwise_distance "
-    "pixel_shuffle pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss").split()
-_ELSEWHERE = {"autocast": "amp", "save": "serialization", "load": "serialization",
+    "pixel_shuffle pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss "
+    "celu_ rrelu_ selu_ threshold_").split()
+_ELSEWHERE = {"autocast": "amp", "GradScaler": "amp",
+              "save": "serialization", "load": "serialization",
               "memory_report": "core.api.memory", "no_sync": "core.api.waits",
               "sync_report": "core.api.waits",
               **dict.fromkeys(("explain", "describe_plan", "time_shares"), "core.api.explain"),

@@ -22,6 +22,8 @@ from slipstream import serialization as serialization
 from slipstream import special as special
 from slipstream import testing as testing
 from slipstream import utils as utils
+from slipstream import version as version
+from slipstream.amp import GradScaler as GradScaler
 from slipstream.amp import autocast as autocast
 from slipstream.core.api.autocasting import autocast_decrement_nesting as autocast_decrement_nesting
 from slipstream.core.api.autocasting import autocast_increment_nesting as autocast_increment_nesting
@@ -53,6 +55,7 @@ from slipstream.core.api.explain import explain as explain
 from slipstream.core.api.explain import time_shares as time_shares
 from slipstream.core.api.interop import UntypedStorage as UntypedStorage
 from slipstream.core.api.memory import memory_report as memory_report
+from slipstream.core.api.methods import positive as positive
 from slipstream.core.api.namespace import broadcast_shapes as broadcast_shapes
 from slipstream.core.api.namespace import is_complex as is_complex
 from slipstream.core.api.namespace import is_floating_point as is_floating_point
@@ -94,11 +97,13 @@ from slipstream.core.shapes.formats import preserve_format as preserve_format
 from slipstream.core.shapes.formats import strided as strided
 from slipstream.core.vocab.devices import Device as Device
 from slipstream.core.vocab.dtypes import DType as DType
+from slipstream.core.vocab.errors import OutOfMemoryError as OutOfMemoryError
 from slipstream.core.vocab.errors import SyncError as SyncError
 from slipstream.nn.functional import adaptive_max_pool1d as adaptive_max_pool1d
 from slipstream.nn.functional import alpha_dropout as alpha_dropout
 from slipstream.nn.functional import avg_pool1d as avg_pool1d
 from slipstream.nn.functional import bilinear as bilinear
+from slipstream.nn.functional import celu_ as celu_
 from slipstream.nn.functional import channel_shuffle as channel_shuffle
 from slipstream.nn.functional import conv3d as conv3d
 from slipstream.nn.functional import conv_transpose1d as conv_transpose1d
@@ -121,6 +126,9 @@ from slipstream.nn.functional import pixel_shuffle as pixel_shuffle
 from slipstream.nn.functional import pixel_unshuffle as pixel_unshuffle
 from slipstream.nn.functional import poisson_nll_loss as poisson_nll_loss
 from slipstream.nn.functional import rrelu as rrelu
+from slipstream.nn.functional import rrelu_ as rrelu_
+from slipstream.nn.functional import selu_ as selu_
+from slipstream.nn.functional import threshold_ as threshold_
 from slipstream.nn.functional import triplet_margin_loss as triplet_margin_loss
 from slipstream.serialization import load as load
 from slipstream.serialization import save as save
@@ -543,6 +551,7 @@ def randint_like(input: Tensor, low: Any, high: Any = ..., *, generator: Any = .
 def randn(*size: Int | Sequence[Int], generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ...) -> Tensor: ...
 def randn_like(input: Tensor, *, generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ..., memory_format: Any = ...) -> Tensor: ...
 def randperm(n: Int, *, generator: Any = ..., dtype: DType | None = ..., layout: Any = ..., device: Device | str | None = ..., requires_grad: Bool = ..., pin_memory: Bool = ...) -> Tensor: ...
+def ravel(input: Tensor) -> Tensor: ...
 def real(input: Tensor) -> Tensor: ...
 def reciprocal(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def reciprocal_(input: Tensor) -> Tensor: ...

@@ -173,8 +173,9 @@ class _Writer:
         words: dict[type, str] = {list: "list", tuple: "tuple", ss.Size: "size"}
         kind = "dict" if isinstance(value, dict) else words.get(type(value))
         if kind is None:
+            mend = "\n  mend: save its state_dict()" if hasattr(value, "state_dict") else ""
             raise TypeError(f"{where} is a {type(value).__name__}, which cannot be saved: files "
-                            "hold data, never code")
+                            f"hold data, never code{mend}")
         if id(value) in self.open:
             raise ValueError(f"{where} contains itself")
         self.open.add(id(value))
@@ -252,15 +253,14 @@ def load(f: File, map_location: Any = None, *, weights_only: bool = True) -> Any
     """Read what ``save`` wrote from a path or a binary file; no code in it is ever run.
 
     ``map_location``: a device for all tensors, or a dict from saved to new devices; by default a
-    tensor returns to the device it was saved from.  Raises RuntimeError for a file that is damaged
-    or of another format, ValueError for ``weights_only=False`` and TypeError for a
-    ``map_location`` of another kind.
+    tensor returns to the device it was saved from.  ``weights_only=False`` is taken and allows no
+    more: files hold data alone.  Raises RuntimeError for a file that is damaged or of another
+    format, TypeError for a ``map_location`` of another kind.
     """
-    if not weights_only:
-        raise ValueError("weights_only=False is not supported: loading never runs code")
     if not (map_location is None or isinstance(map_location, str | ss.device | Mapping)):
         raise TypeError("map_location is a device or a dict of devices, not "
-                        f"{type(map_location).__name__}")
+                        f"{type(map_location).__name__}\n  mend: map_location='cpu' brings all "
+                        "tensors to the CPU")
     try:
         with zipfile.ZipFile(f) as archive:
             return _Reader(archive, map_location).read()

@@ -52,6 +52,8 @@ class TorchModule(ModuleType):
     def _value(self, name: str) -> Any:
         if self.__name__ == THEIRS and name in NOT_SHOWN:
             raise AttributeError(name)
+        if name == "__version__" and self.__name__ == f"{THEIRS}.version":
+            return VERSION
         return getattr(self._counterpart, name)
 
     def __dir__(self) -> list[str]:

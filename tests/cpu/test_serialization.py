@@ -158,15 +158,22 @@ def test_endless_objects_are_refused():
 
 
 def test_only_data_is_loaded(tmp_path):
-    with pytest.raises(ValueError, match="never runs code"):
-        load(io.BytesIO(stored(1)), weights_only=False)
+    assert load(io.BytesIO(stored({"a": 1})), weights_only=False) == {"a": 1}
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nothing")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("archive/data.pkl", pickle.dumps(1))
-    with pytest.raises(RuntimeError, match="pickle"):
-        load(archive)
+    for weights_only in (True, False):
+        with pytest.raises(RuntimeError, match="pickle"):
+            load(archive, weights_only=weights_only)
+    with pytest.raises(TypeError, match="mend: map_location='cpu'"):
+        load(io.BytesIO(stored(1)), map_location=lambda storage, _: storage)
+
+
+def test_what_has_a_state_is_told_to_save_it():
+    with pytest.raises(TypeError, match=r"is a Linear, .*\n  mend: save its state_dict\(\)"):
+        stored(ss.nn.Linear(1, 1))
 
 
 # Hostile files.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -39,15 +40,20 @@ def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: bool | No
 
 def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None,
          retain_graph: bool | None = None, create_graph: bool = False,
-         allow_unused: bool | None = None, is_grads_batched: bool = False,
-         materialize_grads: bool = False) -> tuple[Any, ...]:
+         only_inputs: bool = True, allow_unused: bool | None = None,
+         is_grads_batched: bool = False, materialize_grads: bool = False) -> tuple[Any, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``, of their shapes and dtypes.
 
     ``grad_outputs``: the gradients to start from; None for outputs of one element.
     ``create_graph``: record the computation, to differentiate it again.  An input that no output
     depends on raises RuntimeError, unless ``allow_unused`` (gives None) or ``materialize_grads``
-    (gives zeros).  Raises NotImplementedError for ``is_grads_batched``.
+    (gives zeros).  ``only_inputs`` stands for scripts that name it: there is no other way, and
+    False is told so by a FutureWarning.  Raises NotImplementedError for ``is_grads_batched``.
     """
+    if not only_inputs:
+        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). "
+                      "To accumulate gradient for other parts of the graph, please use "
+                      "autograd.backward.", FutureWarning, stacklevel=2)
     if is_grads_batched:
         raise NotImplementedError("grad(is_grads_batched=True): batches of gradients are not "
                                   "supported\n  mend: call grad once for each of them")

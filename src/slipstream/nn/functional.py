@@ -15,6 +15,7 @@ from slipstream.nn.functions import (
     arguments,
     attention,
     convolution,
+    in_place,
     losses,
     others,
     padding,
@@ -78,6 +79,13 @@ normalize = others.normalize
 pairwise_distance = others.pairwise_distance
 rrelu = others.rrelu
 softmin = others.softmin
+celu_ = in_place.celu_
+elu_ = in_place.elu_
+hardtanh_ = in_place.hardtanh_
+leaky_relu_ = in_place.leaky_relu_
+rrelu_ = in_place.rrelu_
+selu_ = in_place.selu_
+threshold_ = in_place.threshold_
 multi_head_attention_forward = attention.multi_head_attention_forward
 cross_entropy = ss.cross_entropy
 dropout = ss.dropout
@@ -120,6 +128,9 @@ def log_softmax(input: ss.Tensor, dim: int | None = None, _stacklevel: int = 3,
 
 def implicit_dim(input: ss.Tensor) -> int:
     """The dim of the classes where the caller names none, which deserves a warning."""
+    if not isinstance(input, ss.Tensor):
+        raise TypeError("softmax(): argument 'input' must be Tensor, not "
+                        f"{type(input).__name__}")
     warnings.warn("softmax without dim takes the dim from the rank; name it: dim=...", UserWarning,
                   stacklevel=3)
     return 0 if input.ndim in (0, 1, 3) else 1
@@ -133,8 +144,11 @@ def embedding(input: ss.Tensor, weight: ss.Tensor, padding_idx: int | None = Non
 
     Row ``padding_idx`` gets no gradient.  ``max_norm`` first scales the rows used, in place, to
     that norm if they exceed it.  Raises IndexError for an index out of range, AssertionError for
-    such a ``padding_idx``.
+    such a ``padding_idx``, RuntimeError for a weight that is no matrix.
     """
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D: rows of one width, but it is "
+                           f"{weight.dtype.name}{list(weight.shape)}")
     rows = weight.shape[0]
     if padding_idx is None:
         padding_idx = -1

@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a module trains."""
+"""Parameter, a tensor that a module trains, and Buffer, one that it keeps without training it."""
 
 from __future__ import annotations
 
@@ -37,3 +37,26 @@ class Parameter(ss.Tensor):
             known = type(self)(self.detach().clone(), self.requires_grad)
             memo[id(self)] = known
         return known
+
+
+class Buffer(ss.Tensor):
+    """A tensor that becomes a buffer of the module it is assigned to, as register_buffer makes it.
+
+    ``persistent`` buffers are part of the module's ``state_dict()``.  It shares ``data``'s storage.
+    Raises TypeError for other data.
+    """
+
+    persistent: bool
+
+    def __new__(cls, data: ss.Tensor | None = None, *, persistent: bool = True) -> Buffer:
+        """Wrap ``data``; None stands for a tensor without elements."""
+        source = ss.empty(0) if data is None else data
+        if not isinstance(source, ss.Tensor):
+            raise TypeError(f"{cls.__name__}(): argument 'data' must be Tensor, not "
+                            f"{type(data).__name__}")
+        buffer = source.detach().as_subclass(cls)
+        buffer.persistent = persistent
+        return buffer.requires_grad_(source.requires_grad)
+
+    def __init__(self, data: ss.Tensor | None = None, *, persistent: bool = True) -> None:
+        pass

@@ -45,8 +45,9 @@ def assert_close(actual: Any, expected: Any, *, allow_subclasses: bool = True,
                  check_stride: bool = False, msg: Message = None) -> None:
     """Raise AssertionError unless both are close: |actual - expected| <= atol + rtol |expected|.
 
-    Tensors, numbers, None, and sequences and mappings of these.  Without tolerances those of the
-    dtype are used; both or none must be given (ValueError).  TypeError for what cannot be compared.
+    Tensors, arrays, numbers, None, and sequences and mappings of these.  Without tolerances those
+    of the dtype are used; both or none must be given (ValueError).  TypeError for what cannot be
+    compared.
     ``msg`` replaces the message, or makes another of it.
     """
     checks = {"device": check_device, "dtype": check_dtype, "stride": check_stride}
@@ -67,6 +68,8 @@ def difference(actual: Any, expected: Any, options: Options) -> str | None:
         return _sequences(actual, expected, options)
     if actual is None or expected is None:
         return None if actual is expected else f"{actual} is not {expected}"
+    if isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
+        actual, expected = ss.from_numpy(actual), ss.from_numpy(expected)
     if isinstance(actual, ss.Tensor) or isinstance(expected, ss.Tensor):
         return _tensors(actual, expected, options)
     if _is_number(actual) and _is_number(expected):
@@ -156,6 +159,9 @@ def _arrays(actual: np.ndarray, expected: np.ndarray, tolerances: tuple[float, f
 
 
 def _numbers(actual: Any, expected: Any, options: Options) -> str | None:
+    # NumPy's numbers stand for Python's of their kind.
+    actual, expected = [each.item() if isinstance(each, np.generic) else each
+                        for each in (actual, expected)]
     if options.checks["dtype"] and type(actual) is not type(expected):
         return (f"The values for attribute 'type' do not match: {type(actual)} != "
                 f"{type(expected)}.")

@@ -53,7 +53,7 @@ def test_names_are_the_same_objects(write):
     script = write("""
         import torch, torch.nn as nn, torch.nn.functional as F, slipstream
         import torch.autograd, torch.cuda, torch.linalg, torch.special, torch.testing, torch.amp
-        import torch.random, torch.optim.lr_scheduler
+        import torch.random, torch.optim.lr_scheduler, torch.version
         from torch import optim, Tensor
         from torch.optim.adam import Adam
         from torch.nn.utils import clip_grad_norm_
@@ -63,6 +63,9 @@ def test_names_are_the_same_objects(write):
         assert slipstream.nn.__name__ == "slipstream.nn" and nn.__name__ == "torch.nn"
         assert slipstream.nn.__spec__.name == "slipstream.nn"
         assert "softmax" in dir(torch) and torch.inf > 0 and torch.__version__ >= "2.0"
+        assert torch.version.__version__ == torch.__version__ != slipstream.version.__version__
+        assert (torch.version.cuda is None) == (not torch.cuda.is_available())
+        assert torch.version.hip is None
         assert not hasattr(torch, "cli") and not hasattr(torch, "wibble")
         """)
     done = run(script)

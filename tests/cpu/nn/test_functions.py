@@ -12,6 +12,7 @@ from slopes import check_slopes
 
 import slipstream as ss
 from slipstream.nn import functional as F
+from slipstream.nn.modules import utils as sizes
 
 
 def array(seed: int, *shape: int) -> np.ndarray:
@@ -274,3 +275,27 @@ def test_attention_over_no_sequences_is_empty(batch_first) -> None:
         assert found.shape == shape
     found.sum().backward()
     assert not layer.self_attn.in_proj_weight.grad.any()
+
+
+@pytest.mark.parametrize(("name", "options"), [
+    ("celu", (0.5,)), ("elu", (0.5,)), ("hardtanh", (-0.3, 0.4)), ("leaky_relu", (0.2,)),
+    ("rrelu", (0.1, 0.3)), ("selu", ()), ("threshold", (0.1, 7.0))])
+def test_activations_that_write_into_their_input(name, options):
+    x = ss.tensor([-1.5, -0.2, 0.0, 0.3, 2.0])
+    wanted = getattr(F, name)(x, *options).tolist()
+    assert x.tolist() != wanted
+    assert getattr(F, f"{name}_")(x, *options) is x
+    assert x.tolist() == wanted
+    leaf = ss.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        getattr(F, f"{name}_")(leaf, *options)
+    grown = leaf * 2
+    getattr(F, f"{name}_")(grown, *options).sum().backward()
+    assert leaf.grad is not None
+
+
+def test_sizes_as_tuples():
+    assert sizes._single(3) == (3,)
+    assert sizes._pair((1, 2)) == (1, 2)
+    assert sizes._triple([1, 2, 3]) == (1, 2, 3)
+    assert sizes._quadruple(0) == (0, 0, 0, 0)

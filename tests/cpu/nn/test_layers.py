@@ -218,3 +218,28 @@ def test_label_smoothing():
     logs = array(x) - np.log(np.exp(array(x)).sum(1, keepdims=True))
     expected = -(0.8 * logs[range(4), labels] + 0.2 * logs.mean(1)).mean()
     close(nn.CrossEntropyLoss(label_smoothing=0.2)(x, ss.from_numpy(labels)), expected)
+
+
+@pytest.mark.parametrize(("layer", "wrong"), [
+    (nn.LSTM(2, 3), ss.zeros(1, 4, 3)), (nn.GRU(2, 3), (ss.zeros(1, 4, 3),) * 2),
+    (nn.LSTMCell(2, 3), ss.zeros(4, 3)), (nn.GRUCell(2, 3), (ss.zeros(4, 3),) * 2)])
+def test_a_state_of_the_wrong_number_of_parts(layer, wrong):
+    data = ss.zeros(4, 2) if isinstance(layer, nn.LSTMCell | nn.GRUCell) else ss.zeros(5, 4, 2)
+    with pytest.raises(TypeError, match=f"{type(layer).__name__}: the state has to be"):
+        layer(data, wrong)
+
+
+@pytest.mark.parametrize("layer", [
+    nn.BatchNorm2d(4, bias=False), nn.InstanceNorm2d(4, affine=True, bias=False),
+    nn.GroupNorm(2, 4, bias=False)])
+def test_norms_without_bias(layer):
+    assert layer.bias is None
+    assert [name for name, _ in layer.named_parameters()] == ["weight"]
+    assert "affine=True, bias=False" in repr(layer)
+    data = ss.arange(32.0).reshape(2, 4, 2, 2).sin()
+    with_bias = {"BatchNorm2d": nn.BatchNorm2d(4), "InstanceNorm2d": nn.InstanceNorm2d(4),
+                 "GroupNorm": nn.GroupNorm(2, 4)}[type(layer).__name__]
+    output = layer(data)
+    ss.testing.assert_close(output, with_bias(data), check_stride=False)
+    output.square().sum().backward()
+    assert layer.weight.grad is not None

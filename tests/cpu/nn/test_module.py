@@ -295,3 +295,46 @@ def test_parameter():
     assert not nn.Parameter(data, requires_grad=False).requires_grad
     with pytest.raises(RuntimeError):
         nn.Parameter(ss.zeros(2, dtype=ss.int64))
+
+
+class Kept(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = nn.Buffer(ss.zeros(2))
+        self.passing = nn.Buffer(ss.ones(1), persistent=False)
+
+
+def test_an_assigned_buffer_is_registered():
+    module = Kept()
+    assert [name for name, _ in module.named_buffers()] == ["kept", "passing"]
+    assert list(module.state_dict()) == ["kept"]
+    assert not list(module.parameters())
+    assert isinstance(module.kept, nn.Buffer)
+    assert type(module.kept + 1) is ss.Tensor
+    assert not module.kept.requires_grad
+    for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert list(copied.state_dict()) == ["kept"]
+        assert [name for name, _ in copied.named_buffers()] == ["kept", "passing"]
+    assert module.half().kept.dtype is ss.float16
+
+
+def test_a_buffer_takes_the_place_of_what_had_its_name():
+    module = Kept()
+    module.passing = nn.Buffer(ss.ones(3))
+    assert list(module.state_dict()) == ["kept", "passing"]
+    module.kept = nn.Parameter(ss.ones(2))
+    assert [name for name, _ in module.named_buffers()] == ["passing"]
+    module.kept = nn.Buffer(ss.ones(2))
+    assert not list(module.parameters())
+
+
+def test_what_is_no_buffer():
+    with pytest.raises(TypeError, match="argument 'data' must be Tensor, not list"):
+        nn.Buffer([1.0])
+
+    class Early(nn.Module):
+        def __init__(self):
+            self.kept = nn.Buffer(ss.zeros(2))
+
+    with pytest.raises(AttributeError, match=r"cannot assign buffers before Module.__init__\(\)"):
+        Early()

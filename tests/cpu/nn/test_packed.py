@@ -144,3 +144,13 @@ def test_gradients_of_packed_runs():
         (output.square().sum() + last.sum()).backward()
     for ours, each in zip(packed, layer.parameters(), strict=True):
         np.testing.assert_allclose(ours, each.grad, atol=1e-12)
+
+
+def test_lengths_stay_on_the_host_whatever_the_default_device():
+    padded = ss.arange(8.0).reshape(4, 2, 1)
+    with ss.device("meta"):
+        packed = pack_padded_sequence(padded, [4, 2])
+        again, lengths = pad_packed_sequence(packed)
+    assert lengths.tolist() == [4, 2]
+    assert packed.batch_sizes.tolist() == [2, 2, 1, 1]
+    assert again.flatten().tolist() == [0, 1, 2, 3, 4, 0, 6, 0]

@@ -99,3 +99,19 @@ def test_collate():
         data.default_collate([object()])
     with pytest.raises(RuntimeError, match="equal size"):
         data.default_collate([[1], [1, 2]])
+
+
+@pytest.mark.parametrize("generator", [None, ss.Generator().manual_seed(3)])
+def test_orders_are_drawn_on_the_generators_device(generator):
+    given = {"generator": generator}
+    # A default device holds for what users make, not for the indices.
+    with ss.device("meta"):
+        samplers = [data.RandomSampler(range(4), **given),
+                    data.RandomSampler(range(4), replacement=True, **given),
+                    data.SubsetRandomSampler(range(4), **given)]
+        for sampler in samplers:
+            assert set(sampler) <= set(range(4))
+        halves = data.random_split(range(4), [2, 2], **given)
+        assert sorted(index for half in halves for index in half.indices) == [0, 1, 2, 3]
+        loader = data.DataLoader(range(4), 2, shuffle=True, collate_fn=sorted, **given)
+        assert sorted(index for batch in loader for index in batch) == [0, 1, 2, 3]

@@ -179,3 +179,44 @@ def test_streams_take_no_sampler_and_loaders_stay_as_made():
     loader = DataLoader(Squares())
     with pytest.raises(ValueError, match="should not be set"):
         loader.batch_size = 2
+
+
+class Drawn(data.Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return ss.rand(()).item()
+
+
+def drawn(seed, init=None):
+    """What two worker threads draw without naming a generator."""
+    generator = ss.Generator().manual_seed(seed)
+    loader = data.DataLoader(Drawn(), 3, num_workers=2, generator=generator, worker_init_fn=init)
+    return [batch.tolist() for batch in loader]
+
+
+def test_threads_draw_numbers_of_their_own():
+    before = ss.get_rng_state().tolist()
+    first = drawn(1)
+    assert first == drawn(1)
+    assert first != drawn(2)
+    assert len({number for batch in first for number in batch}) == 12
+    assert ss.get_rng_state().tolist() == before
+
+
+def test_a_seed_set_in_a_thread_is_that_workers_alone():
+    before, seed = ss.get_rng_state().tolist(), ss.initial_seed()
+    seeds = []
+
+    def init(worker):
+        seeds.append(ss.initial_seed())
+        ss.manual_seed(100 + worker)
+        with ss.fork_rng():
+            ss.manual_seed(3)
+
+    assert drawn(1, init) == drawn(2, init)
+    assert len(set(seeds)) == 4
+    assert seed not in seeds
+    assert ss.initial_seed() == seed
+    assert ss.get_rng_state().tolist() == before

@@ -10,6 +10,9 @@ import pytest
 
 import slipstream as ss
 from gpu.families.sides import COMPLEX, FLOATS, INTEGERS, check, numbers, tensor
+from slipstream.core.vocab import generators
+from slipstream.core.vocab.devices import CPU
+from slipstream.utils.checkpoint import checkpoint
 
 SEED = 81985529216486895
 
@@ -119,3 +122,30 @@ def test_new_tensors_and_dropout() -> None:
 def test_numbers_at_equal_distances(dtype: Any) -> None:
     steps = [(300,), (7, -20, -3)] + ([(0.5, 9.0, 0.125)] if dtype in FLOATS else [])
     check(lambda device: [ss.arange(*each, dtype=dtype, device=device) for each in steps])
+
+
+@pytest.fixture
+def unused(monkeypatch):
+    """Default generators of a process that has not drawn from a card yet."""
+    fresh = {CPU: generators.defaults.of(CPU)}
+    monkeypatch.setattr(generators.defaults, "_by_device", fresh)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_the_first_draw_of_all_is_repeated_by_a_checkpoint(unused, use_reentrant):
+    x = ss.ones(64, device="cuda", requires_grad=True)
+    y = checkpoint(lambda a: ss.dropout(a, 0.5, True), x, use_reentrant=use_reentrant)
+    y.sum().backward()
+    assert x.grad.tolist() == y.tolist()
+    assert 0 < (y == 0).sum().item() < 64
+
+
+def test_the_first_draw_of_all_in_a_forked_scope(unused):
+    ss.manual_seed(5)
+    with ss.fork_rng():
+        ss.manual_seed(6)
+        inside = ss.rand(4, device="cuda")
+    after = ss.rand(4, device="cuda").tolist()
+    ss.manual_seed(5)
+    assert after == ss.rand(4, device="cuda").tolist()
+    assert after != inside.tolist()

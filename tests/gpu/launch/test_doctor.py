@@ -96,3 +96,8 @@ def test_the_report_is_plain_data(capsys: pytest.CaptureFixture[str]) -> None:
     text = json.dumps(doctor.report())
     assert json.loads(text)["gpu"]["cache"]["folder"]
     assert capsys.readouterr().out == ""
+
+
+def test_the_version_is_the_drivers():
+    number = ss.cuda.driver.driver_version()
+    assert ss.version.cuda == f"{number // 1000}.{number % 1000 // 10}"

@@ -92,11 +92,27 @@ class TypedConstructor(type):
 _TYPES = {"Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16,
           "BFloat16": dtypes.bfloat16, "Long": dtypes.int64, "Int": dtypes.int32,
           "Short": dtypes.int16, "Char": dtypes.int8, "Byte": dtypes.uint8, "Bool": dtypes.bool_}
+_NAMES = {dtypes.complex64: "ComplexFloat", dtypes.complex128: "ComplexDouble",
+          **{_dtype: _name for _name, _dtype in _TYPES.items()}}
 TYPED: dict[str, Any] = {
     f"{_name}Tensor": TypedConstructor(f"{_name}Tensor", (), {
         "dtype": _dtype, "__module__": "slipstream",
         "__doc__": f"Constructs tensors of {_dtype.name}; isinstance tells those on the CPU."})
     for _name, _dtype in _TYPES.items()}
+
+
+def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None,
+               requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """``tensor(data)``, of this one's dtype and device where none is given."""
+    return interop.tensor(data, dtype=self.spec.dtype if dtype is None else dtype,
+                  device=self.spec.device if device is None else device,
+                  requires_grad=requires_grad, pin_memory=pin_memory)
+
+
+def type_name(spec: Any) -> str:
+    """What ``tensor.type()`` says, in PyTorch's words: scripts compare it with such names."""
+    place = "" if spec.device.type == "cpu" else f"{spec.device.type}."
+    return f"torch.{place}{_NAMES[spec.dtype]}Tensor"
 
 
 def dtype_named(value: Any) -> Any:

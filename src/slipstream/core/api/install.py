@@ -28,7 +28,7 @@ functions: dict[str, dict[str, Any]] = {"": {}}
 # Classes of named results.
 results = RESULTS
 # Operators that are not compiled slots: dunder -> op.
-UNARY = {"__invert__": "bitwise_not", "__abs__": "abs"}
+UNARY = {"__abs__": "abs"}
 OPERATORS = {"__pow__": "pow", "__and__": "bitwise_and", "__or__": "bitwise_or",
              "__xor__": "bitwise_xor", "__floordiv__": "floor_divide", "__mod__": "remainder"}
 # Those whose operands come in the other order; NumPy's functions have the ops' names but one.

@@ -215,9 +215,17 @@ def _number(self: Any, name: str) -> Any:
     return item(self) if self.spec.device is CPU else asked(name, self, item, self)
 
 
+def _converted(self: Any, name: str) -> Any:
+    """`_number`, for Python's own types: they raise ValueError for tensors of another size."""
+    if self.spec.numel != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars: "
+                         f"{name}() of {self.spec!r}\n  mend: tolist() gives every element")
+    return _number(self, name)
+
+
 def as_int(self: Any) -> int:
     """int(tensor)."""
-    return int(_number(self, "int"))
+    return int(_converted(self, "int"))
 
 
 def as_index(self: Any) -> int:
@@ -229,7 +237,7 @@ def as_index(self: Any) -> int:
 
 def as_float(self: Any) -> float:
     """float(tensor); RuntimeError where an imaginary part would be lost."""
-    value = _number(self, "float")
+    value = _converted(self, "float")
     if isinstance(value, complex):
         if value.imag:
             raise RuntimeError("value cannot be converted to type double without overflow: it is "
@@ -240,7 +248,7 @@ def as_float(self: Any) -> float:
 
 def as_complex(self: Any) -> complex:
     """complex(tensor)."""
-    return complex(_number(self, "complex"))
+    return complex(_converted(self, "complex"))
 
 
 # -- making tensors ------------------------------------------------------------------------------
@@ -351,13 +359,19 @@ def _plain(data: Any) -> Any:
         return [_plain(each) for each in data]
     if isinstance(data, (bool, int, float, complex, np.generic)):
         return data
+    if data is None or isinstance(data, (dict, set, frozenset)):
+        # What PyTorch says of them; NumPy would make arrays of objects.
+        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}: tensor() takes "
+                           "numbers, lists and arrays of them")
     if hasattr(data, "__array__") or hasattr(data, "__iter__"):
         return np.asarray(data).tolist()
     raise TypeError(f"tensor(): data of type {type(data).__name__} is no number, list or array")
 
 
 def _dtype_of(values: Any) -> DType:
-    kind = np.array(values).dtype.kind if not _is_empty(values) else "f"
+    if _is_empty(values):
+        return default_dtype()
+    kind = np.array(values).dtype.kind
     if kind == "b":
         return dtypes.bool_
     if kind in "iu":

@@ -13,8 +13,9 @@ from slipstream.core.vocab.autocast import MODE
 from slipstream.core.vocab.modes import ModeTable, modes
 from slipstream.core.vocab.records import Slots, TensorBase, slots
 
-__all__ = ["ModeTable", "Slots", "contiguous", "function_of", "inplace_function_of", "inplace_of",
-           "inplace_operator_of", "method_of", "operator_of", "reflected_of"]
+__all__ = ["ModeTable", "Slots", "contiguous", "delete_item", "function_of",
+           "inplace_function_of", "inplace_of", "inplace_operator_of", "inverted", "method_of",
+           "operator_of", "positive", "reflected_of"]
 
 
 def contiguous(self: Any, *, memory_format: Any = None) -> Any:
@@ -25,6 +26,28 @@ def contiguous(self: Any, *, memory_format: Any = None) -> Any:
     if memory_format is None and tensor.spec.contiguous and modes.current().special < MODE:
         return self
     return ops.contiguous.call((self,), {"memory_format": memory_format})
+
+
+def positive(self: Any) -> Any:
+    """The tensor itself, as ``+tensor`` gives it; RuntimeError for bools."""
+    if not isinstance(self, TensorBase):
+        raise TypeError(f"positive(): argument 'input' must be Tensor, not {type(self).__name__}")
+    if self.spec.dtype.category == 0:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return self
+
+
+def inverted(self: Any) -> Any:
+    """``~tensor``: its bits, or the truth of bools, turned around; TypeError for other dtypes."""
+    if self.spec.dtype.category > 1:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type "
+                        f"tensors: {self.spec!r}")
+    return ops.bitwise_not.call((self,), None)
+
+
+def delete_item(self: Any, _: Any) -> None:
+    """``del tensor[index]``, which there is not."""
+    raise TypeError("Tensor does not support deleting items")
 
 
 def method_of(op: Op) -> Callable[..., Any]:

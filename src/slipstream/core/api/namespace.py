@@ -12,6 +12,7 @@ from slipstream.core.api import (
     dlpack,
     install,
     interop,
+    methods,
     options,
     precision,
     random,
@@ -25,7 +26,7 @@ from slipstream.core.shapes import broadcast, formats
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType, promote, spelled
-from slipstream.core.vocab.errors import SyncError
+from slipstream.core.vocab.errors import OutOfMemoryError, SyncError
 
 install.install()
 
@@ -54,6 +55,7 @@ channels_last_3d = formats.channels_last_3d
 preserve_format = formats.preserve_format
 strided = formats.strided
 newaxis = None
+positive = methods.positive
 
 
 def is_tensor(value: Any) -> bool:
@@ -107,12 +109,13 @@ def is_complex(self: Tensor) -> bool:
 
 
 _OWN = (
-    "Tensor Size tensor as_tensor from_numpy from_dlpack UntypedStorage device dtype no_grad "
-    "enable_grad inference_mode set_grad_enabled is_grad_enabled is_inference_mode_enabled "
-    "set_default_dtype get_default_dtype set_default_device get_default_device contiguous_format "
-    "channels_last channels_last_3d preserve_format strided is_tensor result_type "
-    "promote_types broadcast_shapes numel is_floating_point is_complex DispatchMode RecordMode "
-    "redispatch SyncError set_printoptions get_printoptions printoptions e inf nan newaxis pi"
+    "OutOfMemoryError Tensor Size tensor as_tensor from_numpy from_dlpack UntypedStorage device "
+    "dtype no_grad enable_grad inference_mode set_grad_enabled is_grad_enabled "
+    "is_inference_mode_enabled set_default_dtype get_default_dtype set_default_device "
+    "get_default_device contiguous_format channels_last channels_last_3d preserve_format "
+    "strided is_tensor result_type promote_types broadcast_shapes numel is_floating_point "
+    "is_complex positive DispatchMode RecordMode redispatch SyncError set_printoptions "
+    "get_printoptions printoptions e inf nan newaxis pi"
 ).split()
 
 globals().update(install.functions[""])

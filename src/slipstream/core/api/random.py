@@ -68,35 +68,40 @@ generators.defaults.generator_class = Generator
 default_generator: Any = generators.defaults.of(CPU)
 
 
+def _default() -> Any:
+    """The CPU's generator for this thread: a worker of a DataLoader has its own."""
+    return generators.defaults.of(CPU)
+
+
 def manual_seed(seed: int) -> Generator:
     """Seed the generators of all devices; return that of the CPU.
 
     Raises ValueError for a seed outside [-2**63, 2**64), TypeError for what is no number.
     """
     generators.defaults.manual_seed(int(seed))
-    return default_generator
+    return _default()
 
 
 def seed() -> int:
     """Seed the generators of all devices with a random number and return it."""
-    chosen = default_generator.seed()
+    chosen = _default().seed()
     generators.defaults.manual_seed(chosen)
     return chosen
 
 
 def initial_seed() -> int:
     """The seed that the CPU's generator was started with."""
-    return default_generator.initial_seed()
+    return _default().initial_seed()
 
 
 def get_rng_state() -> Any:
     """The state of the CPU's generator, as a uint8 tensor."""
-    return default_generator.get_state()
+    return _default().get_state()
 
 
 def set_rng_state(new_state: Any) -> None:
     """Let the CPU's generator continue from a state.  Raises as ``Generator.set_state`` does."""
-    default_generator.set_state(new_state)
+    _default().set_state(new_state)
 
 
 @contextmanager
@@ -105,12 +110,11 @@ def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
     if not enabled:
         yield
         return
-    kept = [(each, each.get_state()) for each in generators.defaults.made()]
+    kept = generators.defaults.kept()
     try:
         yield
     finally:
-        for each, state in kept:
-            each.set_state(state)
+        generators.defaults.put_back(kept)
 
 
 NAMES = ("Generator", "default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state",

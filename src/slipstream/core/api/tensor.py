@@ -19,7 +19,7 @@ from slipstream.core.api import (
     methods,
     text,
 )
-from slipstream.core.api.constructors import construct, dtype_named
+from slipstream.core.api.constructors import construct, dtype_named, new_tensor, type_name
 from slipstream.core.api.size import Size
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch.writing import resize
@@ -109,6 +109,8 @@ class Tensor(Methods):
         """Number of elements."""
         return self.spec.numel
 
+    # Kinds of tensors that there are not.
+    is_sparse = is_nested = is_quantized = False
     nelement = numel
     ndimension = dim
 
@@ -220,6 +222,7 @@ class Tensor(Methods):
     squeeze_ = history.view_in_place("squeeze")
     unsqueeze_ = history.view_in_place("unsqueeze")
     t_ = history.view_in_place("t")
+    as_strided_ = history.view_in_place("as_strided")
 
     def set_(self, source: Tensor) -> Tensor:
         """Take over another tensor's storage and geometry."""
@@ -267,6 +270,9 @@ class Tensor(Methods):
 
     __getitem__ = indexing.get_item
     __setitem__ = indexing.set_item
+    __delitem__ = methods.delete_item
+    positive = __pos__ = methods.positive
+    __invert__ = methods.inverted
 
     def __contains__(self, value: Any) -> bool:
         if not isinstance(value, (TensorBase, numbers.Number)):
@@ -285,9 +291,9 @@ class Tensor(Methods):
     contiguous = methods.contiguous
 
     def type(self, dtype: Any = None) -> Any:
-        """The dtype's name, or the tensor in another dtype, also given as FloatTensor or a name."""
+        """The name of its kind, or the tensor in a dtype, also given as FloatTensor or a name."""
         if dtype is None:
-            return f"slipstream.{self.spec.dtype.name}"
+            return type_name(self.spec)
         return ops.cast.call((self, dtype_named(dtype)), None)
 
     def type_as(self, other: Tensor) -> Tensor:
@@ -304,6 +310,8 @@ class Tensor(Methods):
     def new(self, *args: Any) -> Any:
         """A tensor of sizes or of data, of this one's dtype and device."""
         return construct(args, self.spec.dtype, self.spec.device)
+
+    new_tensor = new_tensor
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU."""

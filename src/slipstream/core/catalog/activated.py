@@ -42,9 +42,9 @@ define(Entry(
 ))
 define(Entry(
     "relu_slope(Tensor grad, Tensor result)", POINTWISE,
-    formula=lambda grad, result: where(result > 0, grad, 0),
-    gradient={"grad": lambda g, result: where(result > 0, g, 0)},
-    path="", method=False, dtypes=("float",), doc="grad where relu's result is above 0, else 0.",
+    formula=lambda grad, result: where(result <= 0, 0, grad),
+    gradient={"grad": lambda g, result: where(result <= 0, 0, g)},
+    path="", method=False, dtypes=("float",), doc="grad where relu's result is not 0.",
 ))
 
 

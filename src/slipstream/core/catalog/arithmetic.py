@@ -68,6 +68,12 @@ def rounded_quotient(self: Any, other: Any, mode: str) -> Any:
 
 
 # -- functions of two operands -------------------------------------------------------------------
+def _inverse_square(self: Any, other: Any) -> Any:
+    """1 / (self² + other²), and 0 at the origin, where no direction is steepest."""
+    square = self * self + other * other
+    return where(square == 0, 0, 1 / where(square == 0, 1, square))
+
+
 def _logaddexp(self: Any, other: Any) -> Any:
     """max + log(1 + e^-|a - b|), where equal infinities are at no distance."""
     largest = self.maximum(other)
@@ -92,8 +98,8 @@ binary_op(
 )
 binary_op(
     "atan2(Tensor self, Tensor other)", lambda self, other: self.atan2(other),
-    {"self": lambda g, self, other: g * other / (self * self + other * other),
-     "other": lambda g, self, other: -g * self / (self * self + other * other)},
+    {"self": lambda g, self, other: g * (other * _inverse_square(self, other)),
+     "other": lambda g, self, other: g * (-self * _inverse_square(self, other))},
     np.arctan2, promotion=promotion.floating, check=checks.no_complex, dtypes=ORDERED,
     aliases=("arctan2",), samples=samples.tensor_pairs,
     doc="The angle of the point (other, self), from -pi to pi.",

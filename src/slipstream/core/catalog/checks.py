@@ -107,7 +107,7 @@ def no_complex(call: Any) -> None:
         found = value.spec.dtype.is_complex if isinstance(value, TensorBase) else isinstance(
             value, complex)
         if found:
-            raise call.error(RuntimeError,
+            raise call.error(NotImplementedError,
                              f"{call.op.name} is not supported for complex operands")
 
 
@@ -115,7 +115,7 @@ def real_floats(call: Any) -> None:
     """Only real floating operands."""
     for value in call.tensors():
         if value.spec.dtype.category != 2:
-            raise call.error(RuntimeError, f'"{call.op.name}" not implemented for '
+            raise call.error(NotImplementedError, f'"{call.op.name}" not implemented for '
                                            f"{value.spec.dtype.name}")
 
 
@@ -127,7 +127,7 @@ def integral(call: Any) -> None:
         found = value.spec.dtype.category if isinstance(value, TensorBase) else (
             2 if isinstance(value, (float, complex)) else 0)
         if found >= 2:
-            raise call.error(RuntimeError,
+            raise call.error(NotImplementedError,
                              f'"{call.op.name}" not implemented for floating or complex operands')
 
 
@@ -152,7 +152,7 @@ def exponent(call: Any) -> None:
     if not isinstance(base, TensorBase) and not isinstance(power, TensorBase):
         raise TypeError("pow(): one of the arguments must be Tensor")
     if _is_bool(base) and (_is_bool(power)):
-        raise call.error(RuntimeError, '"pow" not implemented for \'Bool\'')
+        raise call.error(NotImplementedError, '"pow" not implemented for \'Bool\'')
 
 
 def condition(call: Any) -> None:
@@ -187,7 +187,7 @@ def bounds(call: Any) -> None:
     if call["min"] is None and call["max"] is None:
         raise call.error(RuntimeError, "clamp: At least one of 'min' or 'max' must not be None")
     if isinstance(call["min"], complex) or isinstance(call["max"], complex):
-        raise call.error(RuntimeError, "clamp is not supported for complex bounds")
+        raise call.error(NotImplementedError, "clamp is not supported for complex bounds")
     no_complex(call)
 
 
@@ -249,9 +249,12 @@ def power_exponent(g: Any, self: Any, exponent: Any, out: Any) -> Any:
     return where(flat, 0, g * conj(out * self.log()))
 
 
-def share(g: Any, self: Any, other: Any, wins: Any) -> Any:
-    """The gradient of a maximum: to the winner, half each where both are equal."""
-    return where(self == other, g * 0.5, where(wins, g, 0))
+def share(g: Any, self: Any, other: Any, loses: Any) -> Any:
+    """The gradient of a maximum: not to the loser, half each where both are equal.
+
+    Beside a nan nobody loses: the gradient reaches both.
+    """
+    return where(self == other, g * 0.5, where(loses, 0, g))
 
 
 def absolute(g: Any, self: Any) -> Any:

@@ -99,14 +99,14 @@ binary_op(
     autocast={"cuda": "float32"},
 )
 binary_op("maximum(Tensor self, Tensor other)", lambda self, other: self.maximum(other),
-          {"self": lambda g, self, other: checks.share(g, self, other, self >= other),
-           "other": lambda g, self, other: checks.share(g, self, other, other >= self)},
+          {"self": lambda g, self, other: checks.share(g, self, other, self < other),
+           "other": lambda g, self, other: checks.share(g, self, other, other < self)},
           np.maximum, check=checks.no_complex, inplace=False, samples=tensor_pairs,
           dtypes=("bool", "int", "float"),
           doc="The larger of both, elementwise; nan wins; ties share the gradient.")
 binary_op("minimum(Tensor self, Tensor other)", lambda self, other: self.minimum(other),
-          {"self": lambda g, self, other: checks.share(g, self, other, self <= other),
-           "other": lambda g, self, other: checks.share(g, self, other, other <= self)},
+          {"self": lambda g, self, other: checks.share(g, self, other, self > other),
+           "other": lambda g, self, other: checks.share(g, self, other, other > self)},
           np.minimum, check=checks.no_complex, inplace=False, samples=tensor_pairs,
           dtypes=("bool", "int", "float"),
           doc="The smaller of both, elementwise; nan wins; ties share the gradient.")
@@ -207,7 +207,7 @@ unary_op("bitwise_not", lambda self: ~self, None, np.invert, check=checks.integr
          doc="Bitwise complement of integers; logical complement of bools.")
 unary_op("conj_physical", lambda self: self.conj(), lambda g: checks.conj(g), np.conj,
          promotion=promotion.arithmetic, doc="Complex conjugate, as a new tensor.")
-unary_op("relu", lambda self: self.relu(), lambda g, out: where(out > 0, g, 0),
+unary_op("relu", lambda self: self.relu(), lambda g, out: where(out <= 0, 0, g),
          lambda x: np.maximum(x, 0), promotion=promotion.arithmetic, check=checks.real_not_bool,
          dtypes=("int", "float"), doc="max(self, 0); nan stays; the slope at 0 is 0.")
 

@@ -60,7 +60,8 @@ def _summed(call: Any) -> Any:
     if call.form == 1:
         dtype = spec.dtype
         if dtype is dtypes.bool_:
-            raise call.error(RuntimeError, f"\"{call.op.name}\" not implemented for 'Bool'")
+            raise call.error(NotImplementedError,
+                             f"\"{call.op.name}\" not implemented for 'Bool'")
     return [(dtype, spec.shape)]
 
 

@@ -245,6 +245,10 @@ def _flatten(self: Any, start_dim: int, end_dim: int) -> Any:
     return _reshape(self, views.flatten_shape(self.spec.shape, start_dim, end_dim))
 
 
+def _ravel(self: Any) -> Any:
+    return _reshape(ops.contiguous.call((self,), None), (-1,))
+
+
 def _t(self: Any) -> Any:
     if self.spec.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is "
@@ -304,6 +308,9 @@ compound("flatten(Tensor self, int start_dim=0, int end_dim=-1)", _flatten,
          samples=samples.with_arguments(((2, 3, 4), ()), ((2, 3, 4), (1,)), ((2, 3, 4), (0, 1)),
                                         ((), ())),
          reference=_flatten_reference)
+compound("ravel(Tensor self)", _ravel, "All dims made one, elements without gaps.",
+         samples=samples.with_arguments(((2, 3, 4), ()), ((3,), ()), ((), ()), ((2, 0), ())),
+         reference=np.ravel)
 compound("t(Tensor self)", _t, "A matrix transposed.", reference=np.transpose,
          samples=samples.with_arguments(((2, 3), ()), ((4,), ()), ((), ())))
 compound("conj(Tensor self)",

@@ -249,7 +249,7 @@ class Op(OpCore):
         """Call and write the result into the first argument."""
         state: ModeState = modes.current()
         modes.note_site(state)
-        target = args[0]
+        target = args[0] if args else None
         if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, target, IN_PLACE)
         if len(args) == 2 and not kwargs and not self.compound:

@@ -14,19 +14,20 @@ class Device:
     """A device type with an index where the type has several.
 
     Interned: equal devices are the same object.  ``slipstream.device("cpu")`` accepts a string,
-    a device, or a type and an index, and raises RuntimeError for what is no device.
+    a device, or a type and an index, also by their names, and raises RuntimeError for what is no
+    device.
     """
 
     __slots__ = ("index", "type")
     type: str
     index: int | None
 
-    def __new__(cls, kind: str | int | Device, index: int | None = None) -> Device:
+    def __new__(cls, type: str | int | Device, index: int | None = None) -> Device:
         """Return the one object that stands for the device."""
-        if isinstance(kind, Device):
-            return kind
-        found = _known.get((kind, index)) if isinstance(kind, str) else None
-        return found if found is not None else _parse(kind, index)
+        if isinstance(type, Device):
+            return type
+        found = _known.get((type, index)) if isinstance(type, str) else None
+        return found if found is not None else _parse(type, index)
 
     def __repr__(self) -> str:
         tail = "" if self.index is None else f", index={self.index}"

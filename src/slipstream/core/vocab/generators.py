@@ -125,8 +125,21 @@ class Generator:
         return f"<slipstream.Generator object at {id(self):#x}>"
 
 
+# The last seed of all devices and the state of each generator.
+Kept = tuple[int | None, dict[Hashable, bytes]]
+
+
+class Own(threading.local):
+    """Generators by device that a thread draws from in place of the process's, or None."""
+
+    by_device: dict[Hashable, Generator] | None = None
+
+
 class DefaultGenerators:
-    """The generator that each device draws from where a call names none."""
+    """The generator that each device draws from where a call names none.
+
+    A thread may have ``own`` ones, as a process would: seeds and states it sets are theirs alone.
+    """
 
     # The class of the generators made here; the users' own, which hands states out as tensors.
     generator_class: type[Generator] = Generator
@@ -135,22 +148,39 @@ class DefaultGenerators:
         self._by_device: dict[Hashable, Generator] = {}
         self._seed: int | None = None
         self._lock = threading.Lock()
+        self.own = Own()
 
     def of(self, device: Hashable) -> Generator:
         """Return the default generator of a device, made on first use.
 
         It starts with the last ``manual_seed`` of all devices, else with a random seed.
         """
-        found = self._by_device.get(device)
+        own = self.own.by_device
+        found = (self._by_device if own is None or device not in own else own).get(device)
         if found is not None:
             return found
         with self._lock:
             return self._by_device.setdefault(device, self._made(device))
 
-    def made(self) -> list[Generator]:
-        """Return every default generator made so far."""
+    def kept(self) -> Kept:
+        """Return what ``put_back`` takes to bring all default generators to where they are."""
+        own = self.own.by_device
         with self._lock:
-            return list(self._by_device.values())
+            found = self._by_device if own is None else own
+            return self._seed, {device: Generator.get_state(each) for device, each in found.items()}
+
+    def put_back(self, kept: Kept) -> None:
+        """Bring every default generator to where it was; one made since, to where it began."""
+        seed, states = kept
+        own = self.own.by_device
+        with self._lock:
+            if own is None:
+                self._seed = seed
+            for device, each in (self._by_device if own is None else own).items():
+                if device in states:
+                    Generator.set_state(each, states[device])
+                else:
+                    each.manual_seed(each.initial_seed() if seed is None else seed)
 
     def _made(self, device: Hashable) -> Generator:
         generator = self.generator_class(device)
@@ -163,9 +193,11 @@ class DefaultGenerators:
     def manual_seed(self, seed: object) -> None:
         """Seed every default generator, those made later too."""
         value = checked_seed(seed)
+        own = self.own.by_device
         with self._lock:
-            self._seed = value
-            for generator in self._by_device.values():
+            if own is None:
+                self._seed = value
+            for generator in (self._by_device if own is None else own).values():
                 generator.manual_seed(value)
 
 

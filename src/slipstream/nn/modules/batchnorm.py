@@ -23,7 +23,7 @@ class _Tracking(Module):
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
                  affine: bool = True, track_running_stats: bool = True, device: Any = None,
-                 dtype: ss.dtype | None = None) -> None:
+                 dtype: ss.dtype | None = None, *, bias: bool = True) -> None:
         super().__init__()
         self.num_features = num_features
         self.eps = eps
@@ -31,9 +31,9 @@ class _Tracking(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         place: Any = {"device": device, "dtype": dtype}
-        for name in ("weight", "bias"):
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
             self.register_parameter(
-                name, Parameter(ss.empty(num_features, **place)) if affine else None)
+                name, Parameter(ss.empty(num_features, **place)) if wanted else None)
         tracked = track_running_stats
         self.register_buffer("running_mean", ss.zeros(num_features, **place) if tracked else None)
         self.register_buffer("running_var", ss.ones(num_features, **place) if tracked else None)
@@ -65,7 +65,8 @@ class _Tracking(Module):
     def extra_repr(self) -> str:
         """What the printed module says of its options."""
         return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-                f"affine={self.affine}, track_running_stats={self.track_running_stats}")
+                f"affine={self.affine}, bias={self.bias is not None}, "
+                f"track_running_stats={self.track_running_stats}")
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any,
                               *rest: Any) -> None:
@@ -119,8 +120,9 @@ class BatchNorm3d(_BatchNorm):
 class _InstanceNorm(_Tracking):
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1,
                  affine: bool = False, track_running_stats: bool = False, device: Any = None,
-                 dtype: ss.dtype | None = None) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+                 dtype: ss.dtype | None = None, *, bias: bool = True) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype,
+                         bias=bias)
 
     def forward(self, input: ss.Tensor) -> ss.Tensor:
         """Return the output, of the input's shape; ValueError for an input of another rank."""

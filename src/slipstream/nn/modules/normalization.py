@@ -101,7 +101,7 @@ class GroupNorm(Module):
     bias: Parameter | None
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
-                 device: Any = None, dtype: ss.dtype | None = None) -> None:
+                 device: Any = None, dtype: ss.dtype | None = None, *, bias: bool = True) -> None:
         super().__init__()
         if num_channels % num_groups:
             raise ValueError("num_channels must be divisible by num_groups")
@@ -109,8 +109,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name in ("weight", "bias"):
-            empty = ss.empty(num_channels, device=device, dtype=dtype) if affine else None
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            empty = ss.empty(num_channels, device=device, dtype=dtype) if wanted else None
             self.register_parameter(name, None if empty is None else Parameter(empty))
         self.reset_parameters()
 
@@ -127,7 +127,8 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         """What the printed module says of its options."""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+                f"bias={self.bias is not None}")
 
 
 class LocalResponseNorm(Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import slipstream as ss
-from slipstream.nn.parameter import Parameter
+from slipstream.nn.parameter import Buffer, Parameter
 
 Tables = dict[str, Any]
 NONE: Tables = {}
@@ -14,8 +14,8 @@ NONE: Tables = {}
 class Registry:
     """An object whose tensors and submodules are kept in tables, apart from other attributes.
 
-    ``_parameters``, ``_buffers`` and ``_modules`` map names to values; assigning a Parameter or a
-    module registers it, and reading an attribute finds it there.
+    ``_parameters``, ``_buffers`` and ``_modules`` map names to values; assigning a Parameter, a
+    Buffer or a module registers it, and reading an attribute finds it there.
     """
 
     _parameters: dict[str, Parameter | None]
@@ -46,6 +46,10 @@ class Registry:
             self._require_tables("modules")
             self._forget(name, self._modules)
             self._modules[name] = value
+        elif isinstance(value, Buffer):
+            self._require_tables("buffers")
+            self._forget(name, self._buffers)
+            self.register_buffer(name, value, value.persistent)
         else:
             self._set_plain(name, value)
 

@@ -76,6 +76,13 @@ def cell_step(step: Step, input: ss.Tensor, state: tuple[ss.Tensor, ...],
     return step(ss.linear(input, weight_in, bias_in), state, weight, bias)
 
 
+def _check_parts(module: Any, given: tuple[Any, ...]) -> None:
+    """A state has one part, or that of an LSTM two."""
+    if len(given) != module.states:
+        wanted = "one tensor" if module.states == 1 else "a tuple (h, c) of two tensors"
+        raise TypeError(f"{type(module).__name__}: the state has to be {wanted}, got {len(given)}")
+
+
 class RNNBase(Module):
     """Layers of steps over time, in one direction or both.
 
@@ -166,6 +173,8 @@ class RNNBase(Module):
 
     def _run(self, input: Any, hx: Any) -> tuple[Any, tuple[ss.Tensor, ...]]:
         given = (hx,) if isinstance(hx, ss.Tensor) else hx if hx is None else tuple(hx)
+        if given is not None:
+            _check_parts(self, given)
         if isinstance(input, PackedSequence):
             return self._run_packed(input, given)
         if input.ndim not in (2, 3):
@@ -327,6 +336,7 @@ class RNNCellBase(Module):
             zeros = input.new_zeros(*input.shape[:-1], self.hidden_size)
             hx = (zeros,) * self.states
         state = (hx,) if isinstance(hx, ss.Tensor) else tuple(hx)
+        _check_parts(self, state)
         weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
         return cell_step(self._step(), input, state, weights)
 

@@ -88,7 +88,7 @@ def invert_permutation(permutation: ss.Tensor | None) -> ss.Tensor | None:
 
 def _checked_lengths(lengths: Any, batch: int, longest: int) -> ss.Tensor:
     """The lengths as int64 on the CPU; RuntimeError where they do not fit the input."""
-    found = ss.as_tensor(lengths)
+    found = lengths if isinstance(lengths, ss.Tensor) else ss.as_tensor(lengths, device="cpu")
     if not found.is_cpu:
         raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got "
                            f"{found.ndim}D {found.device} {found.dtype.name} tensor")
@@ -109,7 +109,7 @@ def _checked_lengths(lengths: Any, batch: int, longest: int) -> ss.Tensor:
 
 def _places(lengths: ss.Tensor, longest: int) -> tuple[ss.Tensor, ss.Tensor]:
     """How many sequences reach each step, and where their rows lie among (steps * batch)."""
-    reaches = ss.arange(longest).unsqueeze(1) < lengths
+    reaches = ss.arange(longest, device=lengths.device).unsqueeze(1) < lengths
     return reaches.sum(1), reaches.reshape(-1).nonzero().squeeze(1)
 
 
@@ -153,7 +153,7 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False,
         raise ValueError("Expected total_length to be at least the length of the longest sequence "
                          f"in input, but got total_length={total_length} and max sequence length "
                          f"being {steps}")
-    lengths = (sizes.unsqueeze(1) > ss.arange(batch)).sum(0)
+    lengths = (sizes.unsqueeze(1) > ss.arange(batch, device=sizes.device)).sum(0)
     rows = _places(lengths, steps)[1].to(data.device)
     whole = data.new_full(((total_length or steps) * batch, *data.shape[1:]), padding_value)
     padded = whole.index_copy(0, rows, data).reshape(-1, batch, *data.shape[1:])
@@ -194,7 +194,7 @@ def unpad_sequence(padded_sequences: ss.Tensor, lengths: ss.Tensor,
 
 def pack_sequence(sequences: Sequence[ss.Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Pack sequences (L, ...)."""
-    lengths = ss.tensor([len(each) for each in sequences])
+    lengths = ss.tensor([len(each) for each in sequences], device="cpu")
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

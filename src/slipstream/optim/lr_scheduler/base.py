@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,9 +64,10 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to a given one, and set the rates."""
-        if self._step_count == 1 and not getattr(self.optimizer.step, "counted", False):
-            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`.",
-                          UserWarning, stacklevel=2)
+        if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
+            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`: call "
+                          "them in the opposite order, or the first value of the schedule is "
+                          "skipped.", UserWarning, stacklevel=2)
         self._step_count += 1
         self._advance(epoch)
 
@@ -101,14 +103,21 @@ def copied(rate: Any) -> Any:
 
 def count_steps(optimizer: Optimizer) -> None:
     """Let the optimizer's steps leave a mark: a scheduler's first step should come after one."""
-    if getattr(optimizer.step, "counted", False):
-        return
     inner = optimizer.step
+    if getattr(inner, "counted", False):
+        return
+    # Weakly, so that an optimizer still goes when its last user lets go of it.
+    known = weakref.ref(optimizer)
+    function = getattr(inner, "__func__", None)
 
-    @functools.wraps(inner)
+    @functools.wraps(function or inner)
     def step(*args: Any, **kwargs: Any) -> Any:
-        return inner(*args, **kwargs)
+        owner: Any = known()
+        owner._opt_called = True
+        return inner(*args, **kwargs) if function is None else function(owner, *args, **kwargs)
 
+    if function is not None:
+        inner = None  # type: ignore[assignment]
     step.counted = True  # type: ignore[attr-defined]
     optimizer.step = step  # type: ignore[method-assign]
 

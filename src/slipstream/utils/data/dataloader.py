@@ -44,8 +44,9 @@ class DataLoader:
     default: nothing is pickled, and scripts need no ``__main__`` guard), "forkserver" or "spawn"
     (processes, which do not share the interpreter's lock), or a context of `multiprocessing`.
     Every round draws a base seed from ``generator``; worker i of a process has Python's, NumPy's
-    and our generators seeded with base seed + i; worker threads find generators of their own so
-    seeded in ``get_worker_info().rng``.  Raises ValueError for options that exclude each other.
+    and our generators seeded with base seed + i; in a worker thread that holds for what we draw on
+    the CPU, and generators of all three so seeded are in ``get_worker_info().rng``.  Raises
+    ValueError for options that exclude each other.
     """
 
     _ready = False

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import slipstream as ss
+from slipstream.utils.data.sampler import home_of
 
 T = TypeVar("T", covariant=True)
 
@@ -156,7 +157,7 @@ def random_split(dataset: Any, lengths: Sequence[float],
         lengths = _lengths_of(lengths, size)
     if sum(lengths) != size:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = iter(ss.randperm(size, generator=generator).tolist())
+    order = iter(ss.randperm(size, generator=generator, device=home_of(generator)).tolist())
     return [Subset(dataset, list(itertools.islice(order, int(each)))) for each in lengths]
 
 

@@ -10,6 +10,7 @@ import slipstream as ss
 from slipstream.core.api.profiling import profiling, span
 from slipstream.utils.data.crew import Crew
 from slipstream.utils.data.pinning import pin_memory
+from slipstream.utils.data.sampler import home_of
 from slipstream.utils.data.workers import RESUME, Ended, Failure, Fetcher, Job
 
 NO_MORE = object()
@@ -27,8 +28,8 @@ class Round:
                           "device pinned memory won't be used.", stacklevel=4)
         self.indices = iter(loader._index_sampler)
         # Drawn in every round, with or without workers: the generator goes on alike.
-        self.base_seed = int(
-            ss.empty((), dtype=ss.int64).random_(generator=loader.generator).item())
+        drawn = ss.empty((), dtype=ss.int64, device=home_of(loader.generator))
+        self.base_seed = int(drawn.random_(generator=loader.generator).item())
         self.given = 0
 
     def __iter__(self) -> Round:

@@ -18,6 +18,11 @@ def _require_positive(value: Any, name: str) -> None:
         raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
 
 
+def home_of(generator: Any) -> Any:
+    """The device that a generator draws on: indices come from there, not the default device."""
+    return "cpu" if generator is None else generator.device
+
+
 class Sampler(Generic[T]):
     """The base of all samplers: subclasses define ``__iter__`` and may define ``__len__``."""
 
@@ -65,7 +70,7 @@ class RandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         generator = self.generator
         if generator is None:
-            seed = int(ss.empty((), dtype=ss.int64).random_().item())
+            seed = int(ss.empty((), dtype=ss.int64, device="cpu").random_().item())
             generator = ss.Generator().manual_seed(seed)
         draw = self._independent if self.replacement else self._orders
         return itertools.islice(draw(generator), self.num_samples)
@@ -74,12 +79,14 @@ class RandomSampler(Sampler[int]):
         size, left = len(self.data_source), self.num_samples
         while left > 0:
             count = min(left, DRAWN_AT_ONCE)
-            yield from ss.randint(0, size, (count,), generator=generator).tolist()
+            yield from ss.randint(0, size, (count,), generator=generator,
+                                  device=home_of(generator)).tolist()
             left -= count
 
     def _orders(self, generator: Any) -> Iterator[int]:
         while True:
-            yield from ss.randperm(len(self.data_source), generator=generator).tolist()
+            yield from ss.randperm(len(self.data_source), generator=generator,
+                                   device=home_of(generator)).tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -93,7 +100,9 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for place in ss.randperm(len(self.indices), generator=self.generator).tolist():
+        order = ss.randperm(len(self.indices), generator=self.generator,
+                            device=home_of(self.generator))
+        for place in order.tolist():
             yield self.indices[place]
 
     def __len__(self) -> int:
@@ -122,7 +131,8 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn = ss.multinomial(self.weights, self.num_samples, self.replacement,
+        home = self.weights.device if self.generator is None else self.generator.device
+        drawn = ss.multinomial(self.weights.to(home), self.num_samples, self.replacement,
                                generator=self.generator)
         yield from drawn.tolist()
 

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 import slipstream as ss
+from slipstream.core.vocab import generators
+from slipstream.core.vocab.devices import CPU
 from slipstream.utils.data.dataset import IterableDataset
 
 # So often, in seconds, a waiting worker looks whether its parent lives, and the other way round.
@@ -167,6 +169,8 @@ def _settle(job: Job) -> None:
         job.dataset = _own_copy(job.dataset)
         rng = WorkerRandom(random.Random(seed), ss.Generator().manual_seed(seed),
                            np.random.default_rng(numpy_seed))
+        # What the dataset draws without naming a generator repeats, as it does in a process.
+        generators.defaults.own.by_device = {CPU: rng.torch_generator}
     else:
         ss.set_num_threads(1)
         random.seed(seed)

@@ -102,6 +102,27 @@ def test_manual_seed_reaches_all_devices():
     assert defaults.of("made later").draw(1) == (2**64 - 1, 0)
 
 
+@pytest.mark.parametrize("seeded", [True, False])
+def test_default_generators_are_put_back_to_where_they_were(seeded):
+    defaults = DefaultGenerators()
+    if seeded:
+        defaults.manual_seed(3)
+    early = defaults.of("cpu")
+    early.advance(9)
+    before = early.get_state()
+    kept = defaults.kept()
+    early.advance(1)
+    # One that is first used in between begins anew, as if it had not been used.
+    first = defaults.of("made in between").draw(5)
+    defaults.put_back(kept)
+    assert early.get_state() == before
+    assert defaults.of("made in between").draw(5) == first
+    if seeded:
+        defaults.manual_seed(4)
+        defaults.put_back(kept)
+        assert defaults.of("made later").draw(1) == (3, 0)
+
+
 def test_module_functions():
     state = generators.default_generator().get_state()
     assert generators.manual_seed(1.5) is generators.default_generator()

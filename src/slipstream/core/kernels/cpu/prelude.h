@@ -157,7 +157,8 @@ SLIP_INLINE float slip_tanh_f32(float x) {
     p = fmaf(p, s, -3.333333135e-1f);
     const float small = fmaf(p, s * x, x);
     const float large = 1.0f - 2.0f / (slip_exp_f32(2.0f * a) + 1.0f);
-    return a < 0.6f ? small : copysignf(large, x);
+    /* A product of zeros would lose the sign of -0. */
+    return copysignf(a < 0.6f ? small : large, x);
 }
 
 /* erf(x) = 1 - exp(-u(|x|)), and an odd polynomial below 0.9. */
