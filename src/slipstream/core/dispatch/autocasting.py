@@ -26,6 +26,7 @@ from slipstream.core.vocab.autocast import AWAKE, BITS, AutocastState, Member
 from slipstream.core.vocab.dtypes import DType, float32, float64, promote
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
+from slipstream.core.vocab.recycling import recycle
 
 __all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "OpCore", "Spec", "Storage", "Tape",
            "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
@@ -283,6 +284,9 @@ class WeightCast:
         self.version = weight.storage.version
         self.cast = cast
         self.used = False
+
+
+recycle(WeightCast)
 
 
 def _serves(known: WeightCast, grad_enabled: bool) -> bool:

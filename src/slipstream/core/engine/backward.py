@@ -22,6 +22,7 @@ from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.dtypes import float32
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase
+from slipstream.core.vocab.recycling import recycle
 from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
 __all__ = ["Backend", "GradRecord", "LaunchDoor", "ModeState", "ModeTable", "Operations", "Plan",
@@ -57,6 +58,8 @@ class Visit:
     grads: list[Any] | None
     left: int
 
+
+recycle(Visit)
 
 
 def visit_of(node: Node) -> Visit:

@@ -17,6 +17,7 @@ import cython
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.modes import ModeState, decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Plan, Spec, Storage, TensorBase
+from slipstream.core.vocab.recycling import recycle
 
 # Accumulators run as soon as they are ready: later than any recorded node in sequence.
 ACCUMULATOR_SEQUENCE = 2**62
@@ -517,3 +518,4 @@ class AccumulateGrad(Rule):
 
 accumulate = AccumulateGrad("AccumulateGrad", ())
 tape = Tape()
+recycle(SavedTensor)
