@@ -1,0 +1,2 @@
+cdef extern from "Python.h":
+    object PyObject_GenericGetDict(object owner, void* context)
