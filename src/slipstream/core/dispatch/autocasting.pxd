@@ -29,6 +29,8 @@ cdef extern from *:
     size_t slip_address(object thing)
 
 cdef object _identity(object thing)
+cpdef bint is_capturing() except -1
+cdef Cast cast_for(str policy, ModeState state, str device_type, tuple args, object kwargs)
 cdef Cast lowering(ModeState state, str device_type)
 cdef Cast cast_of(ModeState state, str device_type, object dtype, bint keeps)
 cpdef object autocast(Op op, ModeState state, tuple args, object kwargs, object target, object form)

@@ -72,6 +72,7 @@ def autocast(op: Op, state: ModeState, args: Values, kwargs: Named | None, targe
              form: int) -> Any:
     """A call of an op that has policies; forms that write into given memory cast nothing."""
     awake: cython.int = state.special & op.heeds & AWAKE
+    cast: Cast
     state.special -= awake
     try:
         if form == IN_PLACE:
@@ -106,6 +107,7 @@ def autocast_function(function: Callable[..., Any], policies: dict[str, str], ar
     state: ModeState = modes.current()
     awake: cython.int = state.special & sum([BITS[kind] for kind in policies])
     named: Named | None = kwargs
+    cast: Cast
     state.special -= awake
     try:
         for device_type, policy in policies.items():
@@ -146,7 +148,7 @@ def cast_for(policy: str, state: ModeState, device_type: str, args: Values,
     if policy == WIDEST:
         lower = widest(lower, device_type, (*args, *(kwargs or {}).values()))
     keeps = settings.caching and settings.nesting > 0 and lower is settings.dtypes[device_type]
-    return Cast(state, device_type, lower, keeps)
+    return cast_of(state, device_type, lower, keeps)
 
 
 class Cast:
@@ -210,7 +212,8 @@ class Cast:
     def tensor(self, tensor: TensorBase) -> Any:
         """A cast, from the cache where the tensor is a weight."""
         if not self.keeps or not is_weight(tensor) or is_capturing():
-            return hooks.to_dtype.call((tensor, self.dtype), None)
+            op: Op = hooks.to_dtype
+            return op.call((tensor, self.dtype), None)
         settings: AutocastState = self.state.autocast
         key = (_identity(tensor), self.dtype)
         casts: dict = settings.casts

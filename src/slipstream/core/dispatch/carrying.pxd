@@ -57,6 +57,8 @@ cdef class OpCore(OpBase):
     cdef tuple _numbers(self, Plan plan, object values)
     cdef TensorBase _alias(self, TensorBase source, Spec spec, Py_ssize_t offset, object tracked)
     cdef object _view(self, Plan plan, ModeState state, object values)
+    cdef object _views(self, Plan plan, ModeState state, object values)
+    cdef object _record_view(self, Plan plan, ModeState state, object values, tuple outs)
     cdef TensorBase _new(self, Spec spec, Backend backend)
     cdef bint _plainly_writable(
         self, Plan plan, ModeState state, object values, object target, int form)

@@ -348,16 +348,23 @@ def _dtypes_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         spec = inputs[0]
         second = inputs[count // 2]
         third = inputs[count - 1]
+        dtypes: tuple
         if count == 1:
-            return (spec.dtype,)
-        if count == 2:
-            return (spec.dtype, third.dtype)
-        return (spec.dtype, second.dtype, third.dtype)
+            dtypes = (spec.dtype,)
+        elif count == 2:
+            dtypes = (spec.dtype, third.dtype)
+        else:
+            dtypes = (spec.dtype, second.dtype, third.dtype)
+        # The same object for the same dtypes: calls are known again by what they are given.
+        return _alike.setdefault(dtypes, dtypes)
     found: list = []
     for each in inputs:
         spec = each
         found.append(spec.dtype)
     return tuple(found)
+
+
+_alike: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
 
 def _unpack(saved: Any, node: Node) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import cython
 
-from slipstream.core.engine.anomaly import AGAIN, apply_noted, check_nan, fitting_gradient, zeros_of
+from slipstream.core.engine.anomaly import AGAIN, apply_noted, check_nan, first_gradient, zeros_of
 from slipstream.core.engine.fitting import fit
 from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
 from slipstream.core.engine.tape import Rule, Tape, tape
@@ -71,6 +71,11 @@ def visit_of(node: Node) -> Visit:
     return visit
 
 
+def _sequence(visit: Visit) -> int:
+    """The sequence number of a visit's node."""
+    return visit.node.sequence
+
+
 class WeightCastRule(Rule):
     """The rule of autocast's casts of weights."""
 
@@ -88,6 +93,8 @@ class Walk:
 
     ``all``: its visits.  A node holds its own while one walk alone is under way; a walk that begins
     inside another one, or beside it, has them in ``visits``.
+    ``next``: the node of the highest sequence number among those that are ready, where it is not
+    among the others in ``ready``.
     ``ones``: the gradient that it starts from, where the device keeps that between backwards in
     ``lasting``; nothing else of ours may hold it.  ``leaves`` and ``held``: weights that autocast
     cast, and their gradients in its dtype, which nobody can see before they are cast together.
@@ -104,6 +111,7 @@ class Walk:
     needed: set[Node] | None
     ones: list[Any]
     lasting: dict[Any, Any] | None
+    next: Visit | None
     roots: list[Visit]
     state: ModeState
     early: list[Visit]
@@ -123,6 +131,7 @@ class Walk:
         self.accumulate = True
         self.ones = []
         self.lasting = None
+        self.next = None
         self.roots = []
         self.state = modes.current()
         self.early = []
@@ -170,7 +179,15 @@ class Walk:
         high: cython.Py_ssize_t = len(ready)
         middle: cython.Py_ssize_t
         sequence: cython.Py_ssize_t = visit.node.sequence
-        other: Visit
+        other: Visit | None = self.next
+        if other is not None and other.node.sequence < sequence:
+            ready.append(other)
+            self.next = visit
+            return
+        if other is None and (not high or _sequence(ready[high - 1]) < sequence):
+            # A chain of nodes needs no list.
+            self.next = visit
+            return
         while low < high:
             middle = (low + high) // 2
             other = ready[middle]
@@ -182,13 +199,15 @@ class Walk:
 
     def count(self) -> None:
         """How many edges lead to each node that can be reached from where the walk begins."""
-        stack: list = self.roots.copy()
         visit: Visit
         edges: tuple
         target: Node
         found: Visit | None
-        while stack:
-            visit = stack.pop()
+        at: cython.Py_ssize_t = 0
+        # Whatever is met takes its place at the end.
+        while at < len(self.all):
+            visit = self.all[at]
+            at += 1
             edges = visit.node.edges
             for each in edges:
                 if each is None:
@@ -197,13 +216,22 @@ class Walk:
                 found = self.find(target)
                 if found is None:
                     found = self.meet(target)
-                    stack.append(found)
                 found.left += 1
 
     def run(self) -> None:
         """Run nodes until none is ready."""
-        while self.early or self.ready:
-            self.visit(self.early.pop() if self.early else self.ready.pop())
+        visit: Visit | None
+        while True:
+            visit = self.next
+            if self.early:
+                visit = self.early.pop()
+            elif visit is not None:
+                self.next = None
+            elif self.ready:
+                visit = self.ready.pop()
+            else:
+                break
+            self.visit(visit)
         self.flush()
 
     def hold(self, visit: Visit) -> bool:
@@ -582,18 +610,3 @@ def _put_back(walk: Walk) -> None:
         if (storage.version == 0 and storage.exported == 0 and storage.keep is None
                 and tensor.record is None and tensor.base is None):
             lasting[tensor.spec] = kept
-
-
-def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:
-    """The gradient that backward starts from; RuntimeError where it does not fit."""
-    spec = tensor.spec
-    if grad is None:
-        if spec.numel != 1:
-            raise RuntimeError("grad can be implicitly created only for scalar outputs, not for "
-                               f"{spec!r}\n  mend: sum() or mean() it first, or pass gradient=, "
-                               "a tensor of its shape")
-        if spec.dtype.is_complex:
-            raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
-                               f"got {spec!r}")
-        return operations.full.call((spec.shape, 1, spec.dtype, spec.device), None)
-    return fitting_gradient(spec, grad, place)

@@ -567,3 +567,5 @@ if not cython.compiled:
 
 for _class in (Node, GradRecord, Storage, TensorBase):
     recycle(_class)
+if cython.compiled:
+    slip_expose_slots(TensorBase, np.ndarray)  # noqa: F821
