@@ -13,7 +13,7 @@ from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOSITE, Entry, contiguous_layout
 from slipstream.core.vocab import dtypes
-from slipstream.core.vocab.records import OpBase
+from slipstream.core.vocab.records import OpBase, Spec, TensorBase
 
 # The eps of rms_norm where none is given: that of the type it is computed in.
 EPSILON = {name: float(np.finfo(part).eps) for part, names in
@@ -149,7 +149,8 @@ def _splits(wanted: Any, self: Any, sizes: Any) -> Any:
     """The leading dims, where rows and weights both want their gradients on a device."""
     if "self" not in wanted or "weight" not in wanted:
         return None
-    spec = self.spec
+    source = cython.declare(TensorBase, self)
+    spec = cython.declare(Spec, source.spec)
     leading = spec.ndim - (len(sizes) if type(sizes) is tuple else len(ints(sizes)))
     if (spec.device.type != "cuda" or not leading or not spec.numel
             or spec.dtype.is_complex):

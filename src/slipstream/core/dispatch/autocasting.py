@@ -173,8 +173,9 @@ class Cast:
             return False
         tensor: TensorBase = value
         spec: Spec = tensor.spec
-        return (spec.dtype.is_floating_point and spec.dtype is not float64
-                and spec.device.type == self.device_type)
+        if not spec.differentiable or spec.dtype is float64 or spec.dtype.is_complex:
+            return False
+        return spec.device.type == self.device_type
 
     def value(self, value: Any) -> Any:
         """A value cast; of a list or tuple each tensor."""
@@ -247,7 +248,8 @@ class Cast:
         """Whether a weight is still one, beside the others on its device, and not yet cast."""
         if not is_weight(weight) or weight.spec.device.type != self.device_type:
             return False
-        found = self.state.autocast.casts.get((_identity(weight), self.dtype))
+        casts: dict = self.state.autocast.casts
+        found = casts.get((_identity(weight), self.dtype))
         return found is None or not _serves(found, self.state.grad_enabled)
 
     def keep(self, facts: Any, weight: TensorBase, cast: TensorBase) -> None:
@@ -259,7 +261,8 @@ class Cast:
         cast.record = None
         if self.state.grad_enabled:
             tape.record_cast(weight_cast, weight, cast, known)
-        settings.casts[(_identity(weight), self.dtype)] = WeightCast(weight, cast)
+        casts: dict = settings.casts
+        casts[(_identity(weight), self.dtype)] = WeightCast(weight, cast)
 
 
 def _identity(thing: Any) -> Any:
@@ -379,6 +382,8 @@ def fitted(op: Any, tensors: list[Any], dtype: DType, known: Any, key: Any) -> A
 def is_capturing() -> bool:
     """Whether a stream of the thread captures a graph: its replays have to cast what is there then.
     """
+    if not door.captures:
+        return False
     backends: tuple[Any, ...] = door.windowed
     found = False
     for backend in backends:

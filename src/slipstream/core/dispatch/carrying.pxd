@@ -12,6 +12,7 @@ cdef ModeTable modes
 cdef Tape tape
 cdef LaunchDoor door
 cdef Slots slots
+cdef int _plain, _in_place, _kernel, _view
 
 cdef class OpCore(OpBase):
     cdef public object entry

@@ -64,7 +64,7 @@ cdef class Tape:
 cdef TensorBase _alias(object tensor, GradRecord record)
 cdef list _differentiated(Rule rule, object values)
 cdef tuple _specs_of(list tensors)
-cdef object _alone(object known, Spec spec)
+cdef object _alone(dict known, Spec spec)
 cdef int _number(TensorBase tensor)
 cdef bint _last(tuple values) except -1
 cdef object _kept(object value, bint spec)

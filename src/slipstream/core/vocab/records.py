@@ -17,6 +17,7 @@ import numpy as np
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.hooks import HookHandle, add_hook
+from slipstream.core.vocab.operators import expose
 from slipstream.core.vocab.recycling import recycle
 
 # How a plan is carried out; see dispatch.
@@ -567,5 +568,4 @@ if not cython.compiled:
 
 for _class in (Node, GradRecord, Storage, TensorBase):
     recycle(_class)
-if cython.compiled:
-    slip_expose_slots(TensorBase, np.ndarray)  # noqa: F821
+expose(TensorBase, np.ndarray)

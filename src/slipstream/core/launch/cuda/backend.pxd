@@ -31,6 +31,8 @@ cdef class CudaBackend(Backend):
     cpdef object boundary(self)
     cpdef dict lasting(self)
     cpdef size_t workspace(self) except 0
+    cpdef Storage scratch(self, Py_ssize_t nbytes)
+    cpdef size_t tickets(self) except 0
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record(self, Launch launch, tuple addresses, tuple numbers)
 

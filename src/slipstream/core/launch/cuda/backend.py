@@ -181,7 +181,13 @@ class CudaBackend(Backend):
 
     def scratch(self, nbytes: int) -> Storage:
         """Memory for the launches of one op; drop it after the last one is recorded."""
-        made = Storage(self.device, self.memory.allocate(nbytes), nbytes, self.owner)
+        address = self.memory.allocate(nbytes)
+        # Without a call of __init__: this is a hot path.
+        made: Storage = Storage.__new__(Storage)
+        made.device = self.device
+        made.address = address
+        made.nbytes = nbytes
+        made.owner = self.owner
         queue = self.queue()
         if queue.shared:
             queue.scratches.append(made.address)
