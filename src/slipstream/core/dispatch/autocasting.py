@@ -21,15 +21,15 @@ from slipstream.core.dispatch.lists import TensorList
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.engine.backward import weight_cast
 from slipstream.core.engine.tape import Tape, tape
-from slipstream.core.launch.door import door
+from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import AWAKE, BITS, AutocastState, Member
-from slipstream.core.vocab.dtypes import DType, float32, float64, promote
+from slipstream.core.vocab.dtypes import DType, bfloat16, float32, float64, promote
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
 from slipstream.core.vocab.recycling import recycle
 
-__all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "OpCore", "Spec", "Storage", "Tape",
-           "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
+__all__ = ["POLICIES", "Cast", "GradRecord", "LaunchDoor", "ModeTable", "OpCore", "Spec", "Storage",
+           "Tape", "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
            "forget_casts", "hooks", "special"]
 
 # Policies; `entry.Entry` says what each means.
@@ -173,7 +173,8 @@ class Cast:
             return False
         tensor: TensorBase = value
         spec: Spec = tensor.spec
-        if not spec.differentiable or spec.dtype is float64 or spec.dtype.is_complex:
+        if spec.dtype is not float32 and (not spec.dtype.is_floating_point
+                                          or spec.dtype is float64):
             return False
         return spec.device.type == self.device_type
 
@@ -212,15 +213,15 @@ class Cast:
 
     def tensor(self, tensor: TensorBase) -> Any:
         """A cast, from the cache where the tensor is a weight."""
-        if not self.keeps or not is_weight(tensor) or is_capturing():
+        if not self.keeps or not is_weight(tensor) or (door.captures and is_capturing()):
             op: Op = hooks.to_dtype
             return op.call((tensor, self.dtype), None)
         settings: AutocastState = self.state.autocast
-        key = (_identity(tensor), self.dtype)
+        key = _key(tensor, self.dtype)
         casts: dict = settings.casts
         found = casts.get(key)
         known: WeightCast
-        if found is None or not _serves(found, self.state.grad_enabled):
+        if found is None or not _serves(found, tensor, self.state.grad_enabled):
             self.fill(settings, tensor, settings.members.get(key))
             found = casts[key]
         known = found
@@ -230,10 +231,11 @@ class Cast:
     def fill(self, settings: AutocastState, tensor: TensorBase, member: Member | None) -> None:
         """Cast a weight, and with it those that were cast in the same scope before."""
         weights: list = [tensor]
+        kept: dict = settings.casts
         if member is not None and member.group is not None and not self.state.stack:
             for each in member.group:
                 weight = each()
-                if weight is not None and weight is not tensor and self.lacks(weight):
+                if weight is not None and weight is not tensor and self.lacks(weight, kept):
                     weights.append(weight)
         if len(weights) > 1 and tensor.spec.device.type == "cuda":
             casts: list = cast_together(weights, self.dtype)
@@ -242,40 +244,43 @@ class Cast:
         place: cython.Py_ssize_t
         known: dict = {}
         for place in range(len(casts)):
-            self.keep((settings, known), weights[place], casts[place])
+            self.keep((kept, known), weights[place], casts[place])
 
-    def lacks(self, weight: TensorBase) -> bool:
+    def lacks(self, weight: TensorBase, casts: dict[Any, Any]) -> bool:
         """Whether a weight is still one, beside the others on its device, and not yet cast."""
         if not is_weight(weight) or weight.spec.device.type != self.device_type:
             return False
-        casts: dict = self.state.autocast.casts
-        found = casts.get((_identity(weight), self.dtype))
-        return found is None or not _serves(found, self.state.grad_enabled)
+        found = casts.get(_key(weight, self.dtype))
+        return found is None or not _serves(found, weight, self.state.grad_enabled)
 
     def keep(self, facts: Any, weight: TensorBase, cast: TensorBase) -> None:
         """Note a cast for the scope, with a history where gradients are wanted.
 
-        ``facts``: the thread's settings, and specs by themselves.
+        ``facts``: the thread's casts, and specs by themselves.
         """
-        settings, known = facts
+        kept: dict
+        alone: dict
+        kept, alone = facts
         cast.record = None
         if self.state.grad_enabled:
-            tape.record_cast(weight_cast, weight, cast, known)
-        casts: dict = settings.casts
-        casts[(_identity(weight), self.dtype)] = WeightCast(weight, cast)
+            tape.record_cast(weight_cast, weight, (cast, alone), self.state)
+        # Without a call of __init__: once a weight and step.
+        known: WeightCast = WeightCast.__new__(WeightCast)
+        known.weight = weight
+        known.storage = weight.storage
+        known.version = weight.storage.version
+        known.cast = cast
+        known.used = False
+        kept[_key(weight, self.dtype)] = known
 
 
-def _identity(thing: Any) -> Any:
-    """``id`` without a call."""
-    if cython.compiled:
-        return slip_address(thing)  # noqa: F821
-    return id(thing)
+def _key(weight: TensorBase, dtype: Any) -> Any:
+    """What a weight's cast to a dtype is found by: its record, which a dict finds at once."""
+    return weight.record if dtype is bfloat16 else (weight.record, dtype)
 
 
 class WeightCast:
     """A weight, what it held, and the cast of that: it serves as long as nothing wrote the weight.
-
-    The weight is held, so that no other object gets its identity.
     """
 
     weight: TensorBase
@@ -284,21 +289,15 @@ class WeightCast:
     cast: TensorBase
     used: bool
 
-    def __init__(self, weight: TensorBase, cast: TensorBase) -> None:
-        self.weight = weight
-        self.storage = weight.storage
-        self.version = weight.storage.version
-        self.cast = cast
-        self.used = False
-
 
 recycle(WeightCast)
 
 
-def _serves(known: WeightCast, grad_enabled: bool) -> bool:
+def _serves(known: WeightCast, weight: TensorBase, grad_enabled: bool) -> bool:
     """Whether a cast still holds the weight's numbers, and carries the gradient if wanted."""
-    storage: Storage = known.weight.storage
-    if storage is not known.storage or storage.version != known.version:
+    storage: Storage = weight.storage
+    if (known.weight is not weight or storage is not known.storage
+            or storage.version != known.version):
         return False
     return not grad_enabled or known.cast.record is not None
 

@@ -16,6 +16,7 @@ from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.views import Operations, operations
+from slipstream.core.engine.wanted import note_wanted, targets_of
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import AWAKE
 from slipstream.core.vocab.devices import CPU
@@ -93,8 +94,7 @@ class Walk:
 
     ``all``: its visits.  A node holds its own while one walk alone is under way; a walk that begins
     inside another one, or beside it, has them in ``visits``.
-    ``next``: the node of the highest sequence number among those that are ready, where it is not
-    among the others in ``ready``.
+    ``next``: the ready node that comes first, where it is not among those in ``ready``.
     ``ones``: the gradient that it starts from, where the device keeps that between backwards in
     ``lasting``; nothing else of ours may hold it.  ``leaves`` and ``held``: weights that autocast
     cast, and their gradients in its dtype, which nobody can see before they are cast together.
@@ -185,7 +185,6 @@ class Walk:
             self.next = visit
             return
         if other is None and (not high or _sequence(ready[high - 1]) < sequence):
-            # A chain of nodes needs no list.
             self.next = visit
             return
         while low < high:
@@ -220,17 +219,14 @@ class Walk:
 
     def run(self) -> None:
         """Run nodes until none is ready."""
-        visit: Visit | None
-        while True:
-            visit = self.next
+        visit: Visit
+        while self.early or self.next is not None or self.ready:
             if self.early:
                 visit = self.early.pop()
-            elif visit is not None:
-                self.next = None
-            elif self.ready:
-                visit = self.ready.pop()
+            elif self.next is not None:
+                visit, self.next = self.next, None
             else:
-                break
+                visit = self.ready.pop()
             self.visit(visit)
         self.flush()
 
@@ -300,7 +296,7 @@ class Walk:
         if node.hooks:
             grads = call_tensor_hooks(node.hooks, grads)
         if self.wanted:
-            self.note_wanted(node, grads)
+            note_wanted(self.wanted, node, grads)
         runs = self.needed is None or node in self.needed
         if rule.casts and self.skips(node, grads[0]):
             self.release(node, grads)
@@ -308,12 +304,6 @@ class Walk:
             self.release(node, self.step(node, grads) if runs else [])
         elif runs and self.accumulate and grads[0] is not None:
             accumulate_leaf(node, grads, self.create_graph)
-
-    def note_wanted(self, node: Node, grads: list[Any]) -> None:
-        """Keep the gradients of a node's outputs that were asked for."""
-        for place in range(len(grads)):
-            if (node, place) in self.wanted:
-                self.wanted[node, place] = grads[place]
 
     def skips(self, node: Node, grad: TensorBase) -> bool:
         """Whether a cast's gradient may go on as it is: its only reader widens what it reads."""
@@ -489,7 +479,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         start_walk(walk, tensors, grads)
         walk.count()
         if inputs is not None:
-            edges = _targets(walk, inputs)
+            edges = targets_of(walk, inputs)
         push_roots(walk)
         walk.run()
         if walk.ones:
@@ -541,20 +531,6 @@ def _let_go(walk: Walk) -> None:
             node.visit = None
 
 
-def restrict(walk: Walk, targets: set[Node]) -> None:
-    """Only nodes from which a target can be reached need to run, and leaves among these."""
-    reaching = set(targets)
-    needed = set()
-    # Edges lead to lower sequence numbers, accumulators apart, so one sorted pass decides.
-    nodes = [visit.node for visit in walk.all]
-    for node in sorted(nodes, key=lambda each: each.sequence):
-        if any(edge is not None and edge in reaching for edge in node.edges):
-            reaching.add(node)
-            needed.add(node)
-    needed.update(node for node in targets if node.rule is accumulate_rule)
-    walk.needed = needed
-
-
 def push_roots(walk: Walk) -> None:
     """Those nodes that nothing else has to come before are ready."""
     visit: Visit
@@ -562,19 +538,6 @@ def push_roots(walk: Walk) -> None:
         visit = each
         if visit.left == 0:
             walk.push(visit)
-
-
-def _targets(walk: Walk, inputs: list[Any]) -> list[Any]:
-    edges = []
-    for tensor in inputs:
-        edge = tape.edge_of(tensor)
-        if edge is None:
-            raise RuntimeError("One of the differentiated Tensors does not require grad: "
-                               f"{tensor.spec!r}")
-        edges.append(edge)
-        walk.wanted[edge] = None
-    restrict(walk, {edge[0] for edge in edges})
-    return edges
 
 
 def lasting_ones(walk: Walk, node: Node, tensor: TensorBase) -> TensorBase:

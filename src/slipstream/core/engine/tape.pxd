@@ -42,7 +42,7 @@ cdef class Tape:
     cpdef bint requires_grad(self, TensorBase tensor)
     cdef Node _target(self, TensorBase tensor)
     cpdef Node record(self, Rule rule, object values, tuple outs, ModeState state)
-    cpdef object record_cast(self, Rule rule, TensorBase leaf, TensorBase out, dict known)
+    cpdef object record_cast(self, Rule rule, TensorBase leaf, tuple facts, ModeState state)
     cpdef Node record_plan(self, Plan plan, object values, tuple outs, ModeState state)
     cpdef Node record_short(self, Plan plan, tuple operands, tuple tail, TensorBase out,
                             ModeState state)

@@ -391,9 +391,13 @@ class Tape:
         self.attach(node, outs)
         return node
 
-    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, known: Any) -> None:
-        """Record a copy of a leaf; ``known``: specs by themselves, in tuples that nodes share."""
-        node = self._begin(rule, modes.current())
+    def record_cast(self, rule: Rule, leaf: TensorBase, facts: tuple[Any, ...],
+                    state: ModeState) -> None:
+        """Record a copy of a leaf; ``facts``: the copy, and specs by themselves, in tuples that
+        nodes share."""
+        out: TensorBase = facts[0]
+        known: dict = facts[1]
+        node = self._begin(rule, state)
         node.edges = (self._target(leaf),)
         node.inputs = _alone(known, leaf.spec)
         node.outputs = _alone(known, out.spec)

@@ -1,7 +1,7 @@
 cdef extern from *:
     """
-    /* Python's name of an operator becomes the operator's C slot itself.  Cython puts a method under
-       such a name, and for that a subclass gets a slot which looks the method up in every call. */
+    /* Python's name of an operator becomes the operator's C slot itself.  Cython puts a method
+       under such a name, for which a subclass gets a slot that looks it up in every call. */
     static int slip_expose(PyTypeObject* type, PyObject* model, const char* name, void* slot) {
         int failed;
         PyObject* made;

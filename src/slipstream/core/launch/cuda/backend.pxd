@@ -36,4 +36,5 @@ cdef class CudaBackend(Backend):
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record(self, Launch launch, tuple addresses, tuple numbers)
 
+cdef Storage storage_of(CudaBackend backend, size_t address, Py_ssize_t nbytes)
 cdef object send_exported(Queue queue, tuple operands)

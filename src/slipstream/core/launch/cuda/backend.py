@@ -181,13 +181,7 @@ class CudaBackend(Backend):
 
     def scratch(self, nbytes: int) -> Storage:
         """Memory for the launches of one op; drop it after the last one is recorded."""
-        address = self.memory.allocate(nbytes)
-        # Without a call of __init__: this is a hot path.
-        made: Storage = Storage.__new__(Storage)
-        made.device = self.device
-        made.address = address
-        made.nbytes = nbytes
-        made.owner = self.owner
+        made = storage_of(self, self.memory.allocate(nbytes), nbytes)
         queue = self.queue()
         if queue.shared:
             queue.scratches.append(made.address)
@@ -348,6 +342,16 @@ class CudaBackend(Backend):
             self.order.host_waited(place)
         self.check()
         self.slot.settled()
+
+
+def storage_of(backend: CudaBackend, address: int, nbytes: int) -> Storage:
+    """A block as a storage, made without a call of __init__: this is a hot path."""
+    made: Storage = Storage.__new__(Storage)
+    made.device = backend.device
+    made.address = address
+    made.nbytes = nbytes
+    made.owner = backend.owner
+    return made
 
 
 def send_exported(queue: Queue, operands: tuple[Any, ...]) -> None:
