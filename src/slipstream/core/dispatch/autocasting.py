@@ -123,8 +123,9 @@ def autocast_function(function: Callable[..., Any], policies: dict[str, str], ar
 
 def lowering(state: ModeState, device_type: str) -> Cast:
     """The cast to the narrow dtype of the scope."""
-    settings = state.autocast
-    return cast_of(state, device_type, settings.dtypes[device_type],
+    settings: AutocastState = state.autocast
+    dtypes: dict = settings.dtypes
+    return cast_of(state, device_type, dtypes[device_type],
                    settings.caching and settings.nesting > 0)
 
 

@@ -5,7 +5,7 @@ from slipstream.core.vocab.records cimport (
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Rule, Tape
-from slipstream.core.dispatch.ways cimport Ways
+from slipstream.core.dispatch.ways cimport Keywords, Ways
 from slipstream.core.launch.door cimport LaunchDoor
 
 cdef ModeTable modes
@@ -47,6 +47,7 @@ cdef class OpCore(OpBase):
     cdef public Py_ssize_t unkeyed
     cdef public dict policies
     cdef public int heeds
+    cdef public Keywords keywords
     cdef public Ways ways
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)

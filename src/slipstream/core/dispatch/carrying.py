@@ -17,7 +17,7 @@ from slipstream.core.dispatch.tracing import (
     traced_node,
     traced_record,
 )
-from slipstream.core.dispatch.ways import Ways
+from slipstream.core.dispatch.ways import Keywords, Ways
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import BITS, MODE
@@ -120,6 +120,7 @@ class OpCore(OpBase):
     unkeyed: int
     policies: dict[str, str]
     heeds: int
+    keywords: Keywords
     ways: Ways
 
     def __init__(self, entry: Any, builder: Any) -> None:
@@ -151,6 +152,7 @@ class OpCore(OpBase):
         self.kernels = {}
         self.recent = self.recent_left = self.recent_right = None
         self.recent_flags = 0
+        self.keywords = Keywords()
         self.ways = Ways()
         self.lists = {}
         self.drops = 0

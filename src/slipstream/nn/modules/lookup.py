@@ -19,6 +19,12 @@ NONE: Tables = {}
 class Lookup:
     """An object that finds attributes in the tables ``_modules``, ``_parameters``, ``_buffers``."""
 
+    @classmethod
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cython.compiled:
+            slip_ask_quietly(cls, Lookup.__dict__["__getattr__"])  # noqa: F821
+
     def __getattr__(self, name: str) -> Any:
         # Called only for what is no ordinary attribute; submodules are what forward asks for.
         attributes: dict
