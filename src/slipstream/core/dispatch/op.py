@@ -575,7 +575,8 @@ def _told_apart(values: tuple[Any, ...]) -> bool:
 def _has_numpy(values: Any) -> bool:
     """Whether a NumPy scalar is among the arguments, or in a tuple or list of them."""
     for value in values:
-        if type(value) is int or value is None or type(value) is bool or type(value) is float:
+        if (value is None or isinstance(value, TensorBase) or type(value) is int
+                or type(value) is bool or type(value) is float):
             continue
         if type(value) is tuple or type(value) is list:
             if _has_numpy(value):
