@@ -1,8 +1,9 @@
 cdef extern from *:
     """
-    /* Before 3.12 Python makes an error, and its text, of every look-up that goes on to __getattr__.
-       A class whose look-ups are all Python's and ours has this slot instead, which asks without an
-       error.  Assigning __getattr__ or __getattribute__ later gives the class Python's slot again. */
+    /* Before 3.12 Python makes an error, and its text, of every look-up that goes on to
+       __getattr__.  A class whose look-ups are all Python's and ours has this slot instead, which
+       asks without an error.  Assigning __getattr__ or __getattribute__ later gives the class
+       Python's slot again. */
     static PyObject* slip_find = NULL;
 
     static PyObject* slip_getattr(PyObject* owner, PyObject* name) {
