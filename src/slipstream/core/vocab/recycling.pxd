@@ -1,5 +1,6 @@
 cdef extern from *:
     """
+    #include <stdint.h>
     #include <string.h>
 
     #if defined(Py_GIL_DISABLED) || defined(PYPY_VERSION) || defined(Py_TRACE_REFS)
@@ -35,7 +36,7 @@ cdef extern from *:
                 /* The collector's word before an object says that __del__ was called: the next
                    object here has that call still to come.  Where the word means something else
                    nothing is kept. */
-                ((Py_uintptr_t*)object)[-1] = 0;
+                ((uintptr_t*)object)[-1] = 0;
                 if (PyObject_GC_IsFinalized(object)) {
                     PyObject_GC_Del(object);
                     return;
