@@ -137,7 +137,8 @@ def update_mirror() -> None:
 def extensions() -> list[Extension]:
     """Return one extension for each core module."""
     include = ["src", str(LOOPS)]
-    macros = [("CYTHON_CLINE_IN_TRACEBACK", "0")]
+    # Records are made without arguments: their tp_new is called as it is, not as a vectorcall.
+    macros = [("CYTHON_CLINE_IN_TRACEBACK", "0"), ("CYTHON_VECTORCALL_TPNEW", "0")]
     return [
         Extension(module_name(path), [str(path)], include_dirs=include, define_macros=macros)
         for path in core_modules()

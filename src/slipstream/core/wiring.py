@@ -18,6 +18,7 @@ from slipstream.core.vocab import optional
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.errors import shortened
 from slipstream.core.vocab.records import Backend, slots
+from slipstream.core.vocab.recycling import recycle
 
 WIRED = (
     "dispatch.autocasting.hooks", "dispatch.gradients.hooks", "dispatch.mixing.hooks",
@@ -55,6 +56,7 @@ def wire() -> None:
     writing.hooks.move_bytes = devices.move_bytes
     tape.tensor_class = Tensor
     slots.tensor_class = Tensor
+    recycle(Tensor)
     slots.with_array = arrays.with_array
     for name in ("add", "sub", "mul", "div", "matmul", "neg",
                  "eq", "ne", "lt", "le", "gt", "ge"):

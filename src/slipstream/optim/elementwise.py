@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import slipstream as ss
+from slipstream.core.api.updates import set_recording
 from slipstream.optim.gating import Gated, gate_of
 from slipstream.optim.optimizer import Closure, Group, Optimizer, run_closure, trained
 from slipstream.optim.parts import Lists, Part
@@ -57,7 +58,8 @@ class Elementwise(Optimizer):
         found = gate_of(self, self._gates)
         if found is None and not self.ready():
             return loss
-        with ss.set_grad_enabled(self.defaults["differentiable"]):
+        before = set_recording(self.defaults["differentiable"])
+        try:
             if found is not None:
                 self.divide_gradients()
             for part in self._parts(found) if self.uniform else ():
@@ -65,6 +67,8 @@ class Elementwise(Optimizer):
             for group in () if self.uniform else self.param_groups:
                 for parameter in trained(group):
                     self._update(parameter, group)
+        finally:
+            set_recording(before)
         return loss
 
     def _first_state(self, parameter: ss.Tensor, group: Group) -> dict[str, Any]:

@@ -338,3 +338,74 @@ def test_what_is_no_buffer():
 
     with pytest.raises(AttributeError, match=r"cannot assign buffers before Module.__init__\(\)"):
         Early()
+
+
+class Holder(nn.Module):
+    """A module with a submodule, a parameter and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.gain = nn.Parameter(ss.ones(2))
+        self.register_buffer("mask", ss.zeros(2))
+
+
+def test_attributes_are_looked_up_as_a_class_says_at_any_time() -> None:
+    class Named(Holder):
+        @property
+        def broken(self) -> int:
+            raise AttributeError("inside")
+
+    module = Named()
+    assert module.layer is module._modules["layer"]
+    assert module.gain is module._parameters["gain"]
+    assert module.mask is module._buffers["mask"]
+    with pytest.raises(AttributeError, match="'Named' object has no attribute 'nothing'"):
+        _ = module.nothing
+    with pytest.raises(AttributeError, match="has no attribute 'broken'"):
+        _ = module.broken
+    Named.__getattr__ = lambda self, name: f"patched {name}"
+    assert (module.nothing, module.layer) == ("patched nothing", "patched layer")
+    del Named.__getattr__
+    assert module.layer is module._modules["layer"]
+    Named.__getattribute__ = lambda self, name: f"all of {name}"
+    assert module.training == "all of training"
+    del Named.__getattribute__
+    assert module.training is True
+    assert not hasattr(module, "nothing")
+
+
+def test_a_class_of_its_own_look_up_may_ask_the_module() -> None:
+    class Wrapper(Holder):
+        def __getattr__(self, name: str) -> object:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(super().__getattr__("layer"), name)
+
+    class Below(Wrapper):
+        pass
+
+    class Beside(nn.Module):
+        def __getattribute__(self, name: str) -> object:
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    asked: list[str] = []
+    for module in (Wrapper(), Below()):
+        assert module.in_features == 2
+        assert module.layer.out_features == 2
+    beside = Beside()
+    beside.inner = nn.ReLU()
+    asked.clear()
+    assert isinstance(beside.inner, nn.ReLU)
+    assert "inner" in asked
+
+
+def test_a_module_that_was_not_begun_says_what_it_lacks() -> None:
+    class Late(nn.Linear):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(AttributeError, match="'Late' object has no attribute '_parameters'"):
+        Late().forward(ss.ones(2))

@@ -123,7 +123,7 @@ def test_without_gradients_and_with_them_in_one_scope() -> None:
 def test_what_is_no_longer_used_leaves() -> None:
     net, x = layers(3), rows()
     through(net, x)
-    keys = [(id(each), ss.bfloat16) for each in net.parameters()]
+    keys = [each.record for each in net.parameters()]
     groups = [members()[key].group for key in keys]
     assert all(group is groups[0] for group in groups)
     assert len(groups[0]) == 6
@@ -183,7 +183,7 @@ def test_two_nets_in_turn_keep_their_lists() -> None:
 def test_weights_are_not_held() -> None:
     net = layers(2)
     through(net, rows())
-    keys = [(id(each), ss.bfloat16) for each in net.parameters()]
+    keys = [each.record for each in net.parameters()]
     assert all(key in members() for key in keys)
     assert modes.current().autocast.casts == {}
     del net

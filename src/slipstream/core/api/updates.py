@@ -18,7 +18,7 @@ from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import ModeState, modes
 
 __all__ = ["ListUpdate", "Snapshot", "Steps", "advance", "apply_update", "drop_gradients",
-           "end_step", "is_capturing", "update_op"]
+           "end_step", "is_capturing", "set_recording", "update_op"]
 
 Update = Callable[[Any], tuple[Any, ...]]
 _ops: dict[Any, UpdateOp] = {}
@@ -118,8 +118,18 @@ def advance(steps: Steps) -> bool:
     return steps.advance(state)
 
 
+def set_recording(enabled: bool) -> bool:
+    """Whether the thread's ops are recorded for backward, from here on; and whether they were."""
+    state = modes.current()
+    before = state.grad_enabled
+    state.grad_enabled = bool(enabled)
+    return before
+
+
 def is_capturing() -> bool:
     """Whether a current stream of the thread captures a graph; makes no context."""
+    if not door.captures:
+        return False
     backends: tuple[Any, ...] = door.windowed
     found = False
     for backend in backends:

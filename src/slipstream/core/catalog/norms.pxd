@@ -1,1 +1,1 @@
-# Compiled as it stands: nothing of it is declared.
+from slipstream.core.vocab.records cimport OpBase, Spec, TensorBase

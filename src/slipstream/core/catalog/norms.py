@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
 import numpy as np
 
 from slipstream.core.catalog.checks import conj
-from slipstream.core.catalog.table import define, ops
+from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOSITE, Entry, contiguous_layout
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.records import OpBase, Spec, TensorBase
 
 # The eps of rms_norm where none is given: that of the type it is computed in.
 EPSILON = {name: float(np.finfo(part).eps) for part, names in
@@ -147,7 +149,8 @@ def _splits(wanted: Any, self: Any, sizes: Any) -> Any:
     """The leading dims, where rows and weights both want their gradients on a device."""
     if "self" not in wanted or "weight" not in wanted:
         return None
-    spec = self.spec
+    source = cython.declare(TensorBase, self)
+    spec = cython.declare(Spec, source.spec)
     leading = spec.ndim - (len(sizes) if type(sizes) is tuple else len(ints(sizes)))
     if (spec.device.type != "cuda" or not leading or not spec.numel
             or spec.dtype.is_complex):
@@ -166,9 +169,22 @@ def layer_norm_gradients(wanted: Any, g: Any, self: Any, weight: Any, normalized
     dims = _splits(names, self, normalized_shape) if len(names) == 3 else None
     if dims is None:
         return None
-    slope, mean, factor = ops.layer_norm_slopes.call((g, self, weight, normalized_shape, eps), None)
-    sums = ops.layer_norm_sums.call((g, self, mean, factor, dims, result_dtypes[1:]), None)
+    along = cython.declare(OpBase, table["layer_norm_slopes"])
+    down = cython.declare(OpBase, table["layer_norm_sums"])
+    slope, mean, factor = along.call((g, self, weight, normalized_shape, eps), None)
+    sums = down.call((g, self, mean, factor, dims, _rest_of(result_dtypes)), None)
     return [slope, sums[0], sums[1]]
+
+
+# Dtypes without the first, the same object for the same ones: calls are known again by it.
+RESTS: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+
+def _rest_of(result_dtypes: Any) -> Any:
+    rest = RESTS.get(result_dtypes)
+    if rest is None:
+        rest = RESTS[result_dtypes] = result_dtypes[1:]
+    return rest
 
 
 def rms_norm_gradients(wanted: Any, g: Any, self: Any, weight: Any, normalized_shape: Any,

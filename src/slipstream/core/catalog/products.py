@@ -289,7 +289,8 @@ def _linear_gradients(wanted: Any, g: Any, input: Any, weight: Any, weight_spec:
     if (upstream.spec.itemsize != 2 or upstream.spec.device.type != "cuda" or rows.ndim != 2
             or shared.shape != rows.shape[:1] or not _sums_rows(upstream, input)):
         return None
-    sums = ops.rows_product_sums.call2(g, input)
+    product = cython.declare(OpBase, table["rows_product_sums"])
+    sums = product.call2(g, input)
     if "input" not in names:
         return sums
     return [_input_grad(g, weight), sums[0], sums[1]]

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
 import numpy as np
 
 from slipstream.core.catalog import samples
-from slipstream.core.catalog.table import define, ops
+from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, VIEW, Entry
 from slipstream.core.shapes import formats, views
@@ -16,7 +17,7 @@ from slipstream.core.shapes import strides as layouts
 from slipstream.core.shapes.broadcast import reduce_dims_for
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType
-from slipstream.core.vocab.records import TensorBase
+from slipstream.core.vocab.records import OpBase, TensorBase
 
 
 def inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -134,13 +135,18 @@ def _flatten_reference(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     return x.reshape(*x.shape[:start_dim], -1, *x.shape[stop:])
 
 
+def _transposed_back(g: Any, dim0: Any, dim1: Any) -> Any:
+    transpose = cython.declare(OpBase, table["transpose"])
+    return transpose.call((g, dim0, dim1), None)
+
+
 view_op("permute(Tensor self, int... dims)",
         lambda spec, dims: views.permute(spec.shape, spec.strides, ints(dims)),
         lambda g, dims: g.permute(inverse(ints(dims))) if ints(dims) else g,
         "The dims in another order.", samples=_PERMUTED, reference=np.transpose)
 view_op("transpose(Tensor self, int dim0, int dim1)",
         lambda spec, dim0, dim1: views.transpose(spec.shape, spec.strides, dim0, dim1),
-        lambda g, dim0, dim1: g.transpose(dim0, dim1),
+        _transposed_back,
         "Two dims swapped.", aliases=("swapaxes", "swapdims"), samples=_SWAPPED,
         reference=lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1) if x.ndim else x)
 view_op("expand(Tensor self, int... size, *, bool implicit=False)",

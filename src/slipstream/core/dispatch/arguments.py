@@ -40,6 +40,7 @@ def bind_arguments(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     places = places_of.get(key)
     if places is None:
         return _bound_anew(op, args, kwargs, key)
+    op.keywords.note(places, len(args), kwargs)
     values = list(args + op.tails[len(args)])
     at = 0
     for value in kwargs.values():

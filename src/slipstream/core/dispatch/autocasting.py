@@ -21,14 +21,15 @@ from slipstream.core.dispatch.lists import TensorList
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.engine.backward import weight_cast
 from slipstream.core.engine.tape import Tape, tape
-from slipstream.core.launch.door import door
+from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import AWAKE, BITS, AutocastState, Member
-from slipstream.core.vocab.dtypes import DType, float32, float64, promote
+from slipstream.core.vocab.dtypes import DType, bfloat16, float32, float64, promote
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
+from slipstream.core.vocab.recycling import recycle
 
-__all__ = ["POLICIES", "Cast", "GradRecord", "ModeTable", "OpCore", "Spec", "Storage", "Tape",
-           "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
+__all__ = ["POLICIES", "Cast", "GradRecord", "LaunchDoor", "ModeTable", "OpCore", "Spec", "Storage",
+           "Tape", "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
            "forget_casts", "hooks", "special"]
 
 # Policies; `entry.Entry` says what each means.
@@ -71,6 +72,7 @@ def autocast(op: Op, state: ModeState, args: Values, kwargs: Named | None, targe
              form: int) -> Any:
     """A call of an op that has policies; forms that write into given memory cast nothing."""
     awake: cython.int = state.special & op.heeds & AWAKE
+    cast: Cast
     state.special -= awake
     try:
         if form == IN_PLACE:
@@ -105,6 +107,7 @@ def autocast_function(function: Callable[..., Any], policies: dict[str, str], ar
     state: ModeState = modes.current()
     awake: cython.int = state.special & sum([BITS[kind] for kind in policies])
     named: Named | None = kwargs
+    cast: Cast
     state.special -= awake
     try:
         for device_type, policy in policies.items():
@@ -120,8 +123,9 @@ def autocast_function(function: Callable[..., Any], policies: dict[str, str], ar
 
 def lowering(state: ModeState, device_type: str) -> Cast:
     """The cast to the narrow dtype of the scope."""
-    settings = state.autocast
-    return cast_of(state, device_type, settings.dtypes[device_type],
+    settings: AutocastState = state.autocast
+    dtypes: dict = settings.dtypes
+    return cast_of(state, device_type, dtypes[device_type],
                    settings.caching and settings.nesting > 0)
 
 
@@ -164,8 +168,10 @@ class Cast:
             return False
         tensor: TensorBase = value
         spec: Spec = tensor.spec
-        return (spec.dtype.is_floating_point and spec.dtype is not float64
-                and spec.device.type == self.device_type)
+        if spec.dtype is not float32 and (not spec.dtype.is_floating_point
+                                          or spec.dtype is float64):
+            return False
+        return spec.device.type == self.device_type
 
     def value(self, value: Any) -> Any:
         """A value cast; of a list or tuple each tensor."""
@@ -202,14 +208,15 @@ class Cast:
 
     def tensor(self, tensor: TensorBase) -> Any:
         """A cast, from the cache where the tensor is a weight."""
-        if not self.keeps or not is_weight(tensor) or is_capturing():
-            return hooks.to_dtype.call((tensor, self.dtype), None)
+        if not self.keeps or not is_weight(tensor) or (door.captures and is_capturing()):
+            op: Op = hooks.to_dtype
+            return op.call((tensor, self.dtype), None)
         settings: AutocastState = self.state.autocast
-        key = (_identity(tensor), self.dtype)
+        key = _key(tensor, self.dtype)
         casts: dict = settings.casts
         found = casts.get(key)
         known: WeightCast
-        if found is None or not _serves(found, self.state.grad_enabled):
+        if found is None or not _serves(found, tensor, self.state.grad_enabled):
             self.fill(settings, tensor, settings.members.get(key))
             found = casts[key]
         known = found
@@ -219,10 +226,11 @@ class Cast:
     def fill(self, settings: AutocastState, tensor: TensorBase, member: Member | None) -> None:
         """Cast a weight, and with it those that were cast in the same scope before."""
         weights: list = [tensor]
+        kept: dict = settings.casts
         if member is not None and member.group is not None and not self.state.stack:
             for each in member.group:
                 weight = each()
-                if weight is not None and weight is not tensor and self.lacks(weight):
+                if weight is not None and weight is not tensor and self.lacks(weight, kept):
                     weights.append(weight)
         if len(weights) > 1 and tensor.spec.device.type == "cuda":
             casts: list = cast_together(weights, self.dtype)
@@ -231,38 +239,43 @@ class Cast:
         place: cython.Py_ssize_t
         known: dict = {}
         for place in range(len(casts)):
-            self.keep((settings, known), weights[place], casts[place])
+            self.keep((kept, known), weights[place], casts[place])
 
-    def lacks(self, weight: TensorBase) -> bool:
+    def lacks(self, weight: TensorBase, casts: dict[Any, Any]) -> bool:
         """Whether a weight is still one, beside the others on its device, and not yet cast."""
         if not is_weight(weight) or weight.spec.device.type != self.device_type:
             return False
-        found = self.state.autocast.casts.get((_identity(weight), self.dtype))
-        return found is None or not _serves(found, self.state.grad_enabled)
+        found = casts.get(_key(weight, self.dtype))
+        return found is None or not _serves(found, weight, self.state.grad_enabled)
 
     def keep(self, facts: Any, weight: TensorBase, cast: TensorBase) -> None:
         """Note a cast for the scope, with a history where gradients are wanted.
 
-        ``facts``: the thread's settings, and specs by themselves.
+        ``facts``: the thread's casts, and specs by themselves.
         """
-        settings, known = facts
+        kept: dict
+        alone: dict
+        kept, alone = facts
         cast.record = None
         if self.state.grad_enabled:
-            tape.record_cast(weight_cast, weight, cast, known)
-        settings.casts[(_identity(weight), self.dtype)] = WeightCast(weight, cast)
+            tape.record_cast(weight_cast, weight, (cast, alone), self.state)
+        # Without a call of __init__: once a weight and step.
+        known: WeightCast = WeightCast.__new__(WeightCast)
+        known.weight = weight
+        known.storage = weight.storage
+        known.version = weight.storage.version
+        known.cast = cast
+        known.used = False
+        kept[_key(weight, self.dtype)] = known
 
 
-def _identity(thing: Any) -> Any:
-    """``id`` without a call."""
-    if cython.compiled:
-        return slip_address(thing)  # noqa: F821
-    return id(thing)
+def _key(weight: TensorBase, dtype: Any) -> Any:
+    """What a weight's cast to a dtype is found by: its record, which a dict finds at once."""
+    return weight.record if dtype is bfloat16 else (weight.record, dtype)
 
 
 class WeightCast:
     """A weight, what it held, and the cast of that: it serves as long as nothing wrote the weight.
-
-    The weight is held, so that no other object gets its identity.
     """
 
     weight: TensorBase
@@ -271,18 +284,15 @@ class WeightCast:
     cast: TensorBase
     used: bool
 
-    def __init__(self, weight: TensorBase, cast: TensorBase) -> None:
-        self.weight = weight
-        self.storage = weight.storage
-        self.version = weight.storage.version
-        self.cast = cast
-        self.used = False
+
+recycle(WeightCast)
 
 
-def _serves(known: WeightCast, grad_enabled: bool) -> bool:
+def _serves(known: WeightCast, weight: TensorBase, grad_enabled: bool) -> bool:
     """Whether a cast still holds the weight's numbers, and carries the gradient if wanted."""
-    storage: Storage = known.weight.storage
-    if storage is not known.storage or storage.version != known.version:
+    storage: Storage = weight.storage
+    if (known.weight is not weight or storage is not known.storage
+            or storage.version != known.version):
         return False
     return not grad_enabled or known.cast.record is not None
 
@@ -366,6 +376,8 @@ def fitted(op: Any, tensors: list[Any], dtype: DType, known: Any, key: Any) -> A
 def is_capturing() -> bool:
     """Whether a stream of the thread captures a graph: its replays have to cast what is there then.
     """
+    if not door.captures:
+        return False
     backends: tuple[Any, ...] = door.windowed
     found = False
     for backend in backends:

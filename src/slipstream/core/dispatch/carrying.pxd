@@ -5,13 +5,14 @@ from slipstream.core.vocab.records cimport (
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Rule, Tape
-from slipstream.core.dispatch.ways cimport Ways
+from slipstream.core.dispatch.ways cimport Keywords, Ways
 from slipstream.core.launch.door cimport LaunchDoor
 
 cdef ModeTable modes
 cdef Tape tape
 cdef LaunchDoor door
 cdef Slots slots
+cdef int _plain, _in_place, _kernel, _view
 
 cdef class OpCore(OpBase):
     cdef public object entry
@@ -46,6 +47,7 @@ cdef class OpCore(OpBase):
     cdef public Py_ssize_t unkeyed
     cdef public dict policies
     cdef public int heeds
+    cdef public Keywords keywords
     cdef public Ways ways
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
@@ -57,6 +59,8 @@ cdef class OpCore(OpBase):
     cdef tuple _numbers(self, Plan plan, object values)
     cdef TensorBase _alias(self, TensorBase source, Spec spec, Py_ssize_t offset, object tracked)
     cdef object _view(self, Plan plan, ModeState state, object values)
+    cdef object _views(self, Plan plan, ModeState state, object values)
+    cdef object _record_view(self, Plan plan, ModeState state, object values, tuple outs)
     cdef TensorBase _new(self, Spec spec, Backend backend)
     cdef bint _plainly_writable(
         self, Plan plan, ModeState state, object values, object target, int form)

@@ -17,7 +17,7 @@ from slipstream.core.dispatch.tracing import (
     traced_node,
     traced_record,
 )
-from slipstream.core.dispatch.ways import Ways
+from slipstream.core.dispatch.ways import Keywords, Ways
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import BITS, MODE
@@ -47,6 +47,11 @@ __all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "LaunchDoor", "Memory", "ModeTa
 PLAIN = 0
 IN_PLACE = 1
 OUT = 2
+# The same as C numbers, and the kinds of plans: compared without objects.
+_plain = PLAIN
+_in_place = IN_PLACE
+_kernel = KERNEL
+_view = VIEW
 
 
 class Wiring:
@@ -115,6 +120,7 @@ class OpCore(OpBase):
     unkeyed: int
     policies: dict[str, str]
     heeds: int
+    keywords: Keywords
     ways: Ways
 
     def __init__(self, entry: Any, builder: Any) -> None:
@@ -146,6 +152,7 @@ class OpCore(OpBase):
         self.kernels = {}
         self.recent = self.recent_left = self.recent_right = None
         self.recent_flags = 0
+        self.keywords = Keywords()
         self.ways = Ways()
         self.lists = {}
         self.drops = 0
@@ -185,11 +192,11 @@ class OpCore(OpBase):
     def _carry_out(
         self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
     ) -> Any:
-        if form != PLAIN:
+        if form != _plain:
             return self._write(plan, state, values, target, form)
-        if plan.kind == KERNEL:
+        if plan.kind == _kernel:
             return self._launch(plan, state, values)
-        if plan.kind == VIEW:
+        if plan.kind == _view:
             return self._view(plan, state, values)
         return plan.binding(*values)
 
@@ -236,8 +243,11 @@ class OpCore(OpBase):
 
     def _launch(self, plan: Plan, state: ModeState, values: Any) -> Any:
         outs: tuple
+        specs: tuple = plan.out_specs
         if plan.outputs == 1:
             outs = (self._new(plan.out_spec, plan.backend),)
+        elif plan.outputs == 2:
+            outs = (self._new(specs[0], plan.backend), self._new(specs[1], plan.backend))
         else:
             outs = tuple([self._new(spec, plan.backend) for spec in plan.out_specs])
         if self.refuses:
@@ -353,7 +363,7 @@ class OpCore(OpBase):
         if state.grad_enabled and (written.record is not None or written.base is not None):
             return False
         source: TensorBase
-        same: cython.int = 0 if form == IN_PLACE else 1
+        same: cython.int = 0 if form == _in_place else 1
         for value in values:
             if isinstance(value, TensorBase):
                 source = value
@@ -375,15 +385,22 @@ def _operands(plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]
     at: cython.Py_ssize_t = places[0]
     given: tuple = values if type(values) is tuple else tuple(values)
     first = given[at]
-    if count < 4 and len(outs) == 1 and isinstance(first, TensorBase):
+    if count < 5 and isinstance(first, TensorBase):
         if count == 1:
-            return (outs[0], first)
+            return (outs[0], first) if len(outs) == 1 else (*outs, first)
         at = places[1]
         second = given[at]
         at = places[count - 1]
+        last = given[at]
+        at = places[2 if count == 4 else 1]
         third = given[at]
-        if isinstance(second, TensorBase) and isinstance(third, TensorBase):
-            return (outs[0], first, second) if count == 2 else (outs[0], first, second, third)
+        if (isinstance(second, TensorBase) and isinstance(third, TensorBase)
+                and isinstance(last, TensorBase)):
+            if len(outs) == 1 and count < 4:
+                return (outs[0], first, second) if count == 2 else (outs[0], first, second, last)
+            if count < 4:
+                return outs + ((first, second) if count == 2 else (first, second, last))
+            return outs + (first, second, third, last)
     operands: list = list(outs)
     place: cython.Py_ssize_t
     for place in range(count):

@@ -39,6 +39,7 @@ cdef class FormulaRule(Rule):
     cdef list _looked_up(self, Node node, list grads, list held)
     cdef list _again(self, Passing passing, Node node, list grads, list held)
 
+cdef dict _alike
 cdef object _unpack(object saved, Node node)
 cdef tuple _dtypes_of(tuple inputs)
 cdef bint _declined(Node node, list grads) except -1

@@ -204,6 +204,16 @@ class FormulaRule(Rule):
         if count == 2:
             return (self._value(sources[0], node, grads, held),
                     self._value(sources[1], node, grads, held))
+        if count == 3:
+            return (self._value(sources[0], node, grads, held),
+                    self._value(sources[1], node, grads, held),
+                    self._value(sources[2], node, grads, held))
+        if count == 5:
+            return (self._value(sources[0], node, grads, held),
+                    self._value(sources[1], node, grads, held),
+                    self._value(sources[2], node, grads, held),
+                    self._value(sources[3], node, grads, held),
+                    self._value(sources[4], node, grads, held))
         found: list = []
         place: cython.Py_ssize_t
         for place in range(count):
@@ -211,9 +221,14 @@ class FormulaRule(Rule):
         return tuple(found)
 
     def _with_tensors(self, node: Node, grads: list[Any], held: list[Any]) -> list[Any]:
-        results: list = []
-        for formula, sources in self.calls:
-            results.append(formula(*self._values(sources, node, grads, held)))
+        results: list
+        if len(self.calls) == 1:
+            formula, sources = self.calls[0]
+            results = [formula(*self._values(sources, node, grads, held))]
+        else:
+            results = []
+            for formula, sources in self.calls:
+                results.append(formula(*self._values(sources, node, grads, held)))
         return list(results[0]) if self.multiple else results
 
     def _with_program(self, node: Node, grads: list[Any], held: list[Any]) -> list[Any]:
@@ -348,16 +363,23 @@ def _dtypes_of(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         spec = inputs[0]
         second = inputs[count // 2]
         third = inputs[count - 1]
+        dtypes: tuple
         if count == 1:
-            return (spec.dtype,)
-        if count == 2:
-            return (spec.dtype, third.dtype)
-        return (spec.dtype, second.dtype, third.dtype)
+            dtypes = (spec.dtype,)
+        elif count == 2:
+            dtypes = (spec.dtype, third.dtype)
+        else:
+            dtypes = (spec.dtype, second.dtype, third.dtype)
+        # The same object for the same dtypes: calls are known again by what they are given.
+        return _alike.setdefault(dtypes, dtypes)
     found: list = []
     for each in inputs:
         spec = each
         found.append(spec.dtype)
     return tuple(found)
+
+
+_alike: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
 
 def _unpack(saved: Any, node: Node) -> Any:

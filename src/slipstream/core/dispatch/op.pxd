@@ -5,7 +5,7 @@ from slipstream.core.engine.tape cimport Tape
 from slipstream.core.launch.door cimport LaunchDoor
 from slipstream.core.dispatch.carrying cimport OpCore
 from slipstream.core.dispatch.plans cimport PlanTable
-from slipstream.core.dispatch.ways cimport Way
+from slipstream.core.dispatch.ways cimport Keywords, Way
 
 cdef ModeTable modes
 cdef Tape tape

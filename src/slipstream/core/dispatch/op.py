@@ -298,6 +298,8 @@ class Op(OpCore):
             if 0 <= self.variadic < n - 1:
                 return (args[:self.variadic] + (args[self.variadic:],)
                         + self.tails[self.variadic + 1])
+        elif (bound := self.keywords.bound(args, self.tails, kwargs)) is not None:
+            return bound
         return wiring.arguments(self, args, kwargs or {})
 
     def dispatch(self, state: ModeState, values: Any, target: Any, form: int) -> Any:
@@ -371,7 +373,7 @@ def _note_way(op: Op, plan: Plan, state: ModeState, given: tuple[Any, ...]) -> N
 
 
 def knows(op: Op, a: TensorBase, b: TensorBase) -> bool:
-    """Whether an op's `call2` has a plan for two tensors without history, of results in a row."""
+    """Whether an op's `call2` has a plan for two tensors without history."""
     return (LONG, (a.spec, b.spec, 0)) in op.binary
 
 
@@ -573,7 +575,8 @@ def _told_apart(values: tuple[Any, ...]) -> bool:
 def _has_numpy(values: Any) -> bool:
     """Whether a NumPy scalar is among the arguments, or in a tuple or list of them."""
     for value in values:
-        if type(value) is int or value is None or type(value) is bool or type(value) is float:
+        if (value is None or isinstance(value, TensorBase) or type(value) is int
+                or type(value) is bool or type(value) is float):
             continue
         if type(value) is tuple or type(value) is list:
             if _has_numpy(value):

@@ -26,5 +26,10 @@ cdef class Ways:
     cpdef Way find(self, ModeState state, tuple args, dict kwargs)
     cpdef object note(self, Plan plan, ModeState state, tuple args, dict kwargs, tuple places)
 
+cdef class Keywords:
+    cdef public tuple known
+    cpdef tuple bound(self, tuple args, tuple tails, dict kwargs)
+    cpdef object note(self, tuple places, Py_ssize_t after, dict kwargs)
+
 cdef bint _lasts(object value) except -1
 cdef Py_ssize_t _mixed(ModeState state, tuple args, dict kwargs, int* flags) except -1

@@ -140,6 +140,45 @@ class Ways:
         self.table[place] = way
 
 
+class Keywords:
+    """The keywords of an op's last call that gave any: as a rule the next one gives the same.
+
+    ``known``: how many positional arguments came before them, the keywords, and where the value of
+    each goes; None where that is not known.
+    """
+
+    known: tuple[int, tuple[str, ...], tuple[int, ...]] | None
+
+    def __init__(self) -> None:
+        self.known = None
+
+    def bound(self, args: tuple[Any, ...], tails: tuple[tuple[Any, ...], ...],
+              kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+        """All arguments in order, ``tails`` being the defaults; None for other keywords."""
+        known: tuple | None = self.known
+        if known is None:
+            return None
+        after: cython.Py_ssize_t = known[0]
+        names: tuple = known[1]
+        places: tuple = known[2]
+        if after != len(args) or len(names) != len(kwargs):
+            return None
+        values: list = list(args + tails[after])
+        at: cython.Py_ssize_t = 0
+        place: cython.Py_ssize_t
+        for name, value in kwargs.items():
+            if name is not names[at]:
+                return None
+            place = places[at]
+            values[place] = value
+            at += 1
+        return tuple(values)
+
+    def note(self, places: tuple[int, ...], after: int, kwargs: dict[str, Any]) -> None:
+        """Take in the keywords of a call that fitted."""
+        self.known = (after, tuple(kwargs), places)
+
+
 def _lasts(value: Any) -> bool:
     """Whether a value is what it is for good."""
     if value is None or value is True or value is False:

@@ -57,3 +57,17 @@ def fitting_gradient(spec: Spec, grad: Any, place: int) -> TensorBase:
                            f"{spec.dtype.name}.")
     return grad if grad.spec.dtype is spec.dtype else operations.cast(grad, spec.dtype)
 
+
+def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:
+    """The gradient that backward starts from; RuntimeError where it does not fit."""
+    spec = tensor.spec
+    if grad is None:
+        if spec.numel != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs, not for "
+                               f"{spec!r}\n  mend: sum() or mean() it first, or pass gradient=, "
+                               "a tensor of its shape")
+        if spec.dtype.is_complex:
+            raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
+                               f"got {spec!r}")
+        return operations.full.call((spec.shape, 1, spec.dtype, spec.device), None)
+    return fitting_gradient(spec, grad, place)

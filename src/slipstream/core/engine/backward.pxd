@@ -22,6 +22,7 @@ cdef class Visit:
     cdef public Py_ssize_t left
 
 cdef Visit visit_of(Node node)
+cdef Py_ssize_t _sequence(Visit visit) except -1
 
 cdef class WeightCastRule(Rule):
     pass
@@ -32,6 +33,7 @@ cdef class Walk:
     cdef public dict visits, wanted, lasting
     cdef public list ready, ones, roots
     cdef public object needed
+    cdef public Visit next
     cdef public ModeState state
     cdef public list early, leaves, held
     cdef public Py_ssize_t held_bytes

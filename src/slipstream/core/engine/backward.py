@@ -10,18 +10,20 @@ from typing import Any
 
 import cython
 
-from slipstream.core.engine.anomaly import AGAIN, apply_noted, check_nan, fitting_gradient, zeros_of
+from slipstream.core.engine.anomaly import AGAIN, apply_noted, check_nan, first_gradient, zeros_of
 from slipstream.core.engine.fitting import fit
 from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.views import Operations, operations
+from slipstream.core.engine.wanted import note_wanted, targets_of
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import AWAKE
 from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.dtypes import float32
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase
+from slipstream.core.vocab.recycling import recycle
 from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
 __all__ = ["Backend", "GradRecord", "LaunchDoor", "ModeState", "ModeTable", "Operations", "Plan",
@@ -60,6 +62,8 @@ class Visit:
     left: int
 
 
+recycle(Visit)
+
 
 def visit_of(node: Node) -> Visit:
     """The visit of a node, at which nothing waits yet; without a call of __init__."""
@@ -68,6 +72,11 @@ def visit_of(node: Node) -> Visit:
     visit.grads = None
     visit.left = 0
     return visit
+
+
+def _sequence(visit: Visit) -> int:
+    """The sequence number of a visit's node."""
+    return visit.node.sequence
 
 
 class WeightCastRule(Rule):
@@ -87,6 +96,7 @@ class Walk:
 
     ``all``: its visits.  A node holds its own while one walk alone is under way; a walk that begins
     inside another one, or beside it, has them in ``visits``.
+    ``next``: the ready node that comes first, where it is not among those in ``ready``.
     ``ones``: the gradient that it starts from, where the device keeps that between backwards in
     ``lasting``; nothing else of ours may hold it.  ``leaves`` and ``held``: weights that autocast
     cast, and their gradients in its dtype, which nobody can see before they are cast together.
@@ -103,6 +113,7 @@ class Walk:
     needed: set[Node] | None
     ones: list[Any]
     lasting: dict[Any, Any] | None
+    next: Visit | None
     roots: list[Visit]
     state: ModeState
     early: list[Visit]
@@ -122,6 +133,7 @@ class Walk:
         self.accumulate = True
         self.ones = []
         self.lasting = None
+        self.next = None
         self.roots = []
         self.state = modes.current()
         self.early = []
@@ -169,7 +181,14 @@ class Walk:
         high: cython.Py_ssize_t = len(ready)
         middle: cython.Py_ssize_t
         sequence: cython.Py_ssize_t = visit.node.sequence
-        other: Visit
+        other: Visit | None = self.next
+        if other is not None and other.node.sequence < sequence:
+            ready.append(other)
+            self.next = visit
+            return
+        if other is None and (not high or _sequence(ready[high - 1]) < sequence):
+            self.next = visit
+            return
         while low < high:
             middle = (low + high) // 2
             other = ready[middle]
@@ -181,13 +200,15 @@ class Walk:
 
     def count(self) -> None:
         """How many edges lead to each node that can be reached from where the walk begins."""
-        stack: list = self.roots.copy()
         visit: Visit
         edges: tuple
         target: Node
         found: Visit | None
-        while stack:
-            visit = stack.pop()
+        at: cython.Py_ssize_t = 0
+        # Whatever is met takes its place at the end.
+        while at < len(self.all):
+            visit = self.all[at]
+            at += 1
             edges = visit.node.edges
             for each in edges:
                 if each is None:
@@ -196,13 +217,19 @@ class Walk:
                 found = self.find(target)
                 if found is None:
                     found = self.meet(target)
-                    stack.append(found)
                 found.left += 1
 
     def run(self) -> None:
         """Run nodes until none is ready."""
-        while self.early or self.ready:
-            self.visit(self.early.pop() if self.early else self.ready.pop())
+        visit: Visit
+        while self.early or self.next is not None or self.ready:
+            if self.early:
+                visit = self.early.pop()
+            elif self.next is not None:
+                visit, self.next = self.next, None
+            else:
+                visit = self.ready.pop()
+            self.visit(visit)
         self.flush()
 
     def hold(self, visit: Visit) -> bool:
@@ -271,7 +298,7 @@ class Walk:
         if node.hooks:
             grads = call_tensor_hooks(node.hooks, grads)
         if self.wanted:
-            self.note_wanted(node, grads)
+            note_wanted(self.wanted, node, grads)
         runs = self.needed is None or node in self.needed
         if rule.casts and self.skips(node, grads[0]):
             self.release(node, grads)
@@ -279,12 +306,6 @@ class Walk:
             self.release(node, self.step(node, grads) if runs else [])
         elif runs and self.accumulate and grads[0] is not None:
             accumulate_leaf(node, grads, self.create_graph)
-
-    def note_wanted(self, node: Node, grads: list[Any]) -> None:
-        """Keep the gradients of a node's outputs that were asked for."""
-        for place in range(len(grads)):
-            if (node, place) in self.wanted:
-                self.wanted[node, place] = grads[place]
 
     def skips(self, node: Node, grad: TensorBase) -> bool:
         """Whether a cast's gradient may go on as it is: its only reader widens what it reads."""
@@ -462,7 +483,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         start_walk(walk, tensors, grads)
         walk.count()
         if inputs is not None:
-            edges = _targets(walk, inputs)
+            edges = targets_of(walk, inputs)
         push_roots(walk)
         walk.run()
         if walk.ones:
@@ -513,20 +534,6 @@ def _let_go(walk: Walk) -> None:
             node.visit = None
 
 
-def restrict(walk: Walk, targets: set[Node]) -> None:
-    """Only nodes from which a target can be reached need to run, and leaves among these."""
-    reaching = set(targets)
-    needed = set()
-    # Edges lead to lower sequence numbers, accumulators apart, so one sorted pass decides.
-    nodes = [visit.node for visit in walk.all]
-    for node in sorted(nodes, key=lambda each: each.sequence):
-        if any(edge is not None and edge in reaching for edge in node.edges):
-            reaching.add(node)
-            needed.add(node)
-    needed.update(node for node in targets if node.rule is accumulate_rule)
-    walk.needed = needed
-
-
 def push_roots(walk: Walk) -> None:
     """Those nodes that nothing else has to come before are ready."""
     visit: Visit
@@ -534,19 +541,6 @@ def push_roots(walk: Walk) -> None:
         visit = each
         if visit.left == 0:
             walk.push(visit)
-
-
-def _targets(walk: Walk, inputs: list[Any]) -> list[Any]:
-    edges = []
-    for tensor in inputs:
-        edge = tape.edge_of(tensor)
-        if edge is None:
-            raise RuntimeError("One of the differentiated Tensors does not require grad: "
-                               f"{tensor.spec!r}")
-        edges.append(edge)
-        walk.wanted[edge] = None
-    restrict(walk, {edge[0] for edge in edges})
-    return edges
 
 
 def lasting_ones(walk: Walk, node: Node, tensor: TensorBase) -> TensorBase:
@@ -582,18 +576,3 @@ def _put_back(walk: Walk) -> None:
         if (storage.version == 0 and storage.exported == 0 and storage.keep is None
                 and tensor.record is None and tensor.base is None):
             lasting[tensor.spec] = kept
-
-
-def first_gradient(tensor: TensorBase, grad: Any, place: int = 0) -> TensorBase:
-    """The gradient that backward starts from; RuntimeError where it does not fit."""
-    spec = tensor.spec
-    if grad is None:
-        if spec.numel != 1:
-            raise RuntimeError("grad can be implicitly created only for scalar outputs, not for "
-                               f"{spec!r}\n  mend: sum() or mean() it first, or pass gradient=, "
-                               "a tensor of its shape")
-        if spec.dtype.is_complex:
-            raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
-                               f"got {spec!r}")
-        return operations.full.call((spec.shape, 1, spec.dtype, spec.device), None)
-    return fitting_gradient(spec, grad, place)

@@ -42,7 +42,7 @@ cdef class Tape:
     cpdef bint requires_grad(self, TensorBase tensor)
     cdef Node _target(self, TensorBase tensor)
     cpdef Node record(self, Rule rule, object values, tuple outs, ModeState state)
-    cpdef object record_cast(self, Rule rule, TensorBase leaf, TensorBase out, dict known)
+    cpdef object record_cast(self, Rule rule, TensorBase leaf, tuple facts, ModeState state)
     cpdef Node record_plan(self, Plan plan, object values, tuple outs, ModeState state)
     cpdef Node record_short(self, Plan plan, tuple operands, tuple tail, TensorBase out,
                             ModeState state)
@@ -64,7 +64,7 @@ cdef class Tape:
 cdef TensorBase _alias(object tensor, GradRecord record)
 cdef list _differentiated(Rule rule, object values)
 cdef tuple _specs_of(list tensors)
-cdef object _alone(object known, Spec spec)
+cdef object _alone(dict known, Spec spec)
 cdef int _number(TensorBase tensor)
 cdef bint _last(tuple values) except -1
 cdef object _kept(object value, bint spec)

@@ -17,6 +17,7 @@ import cython
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.modes import ModeState, decode_site, modes
 from slipstream.core.vocab.records import GradRecord, Node, Plan, Spec, Storage, TensorBase
+from slipstream.core.vocab.recycling import recycle
 
 # Accumulators run as soon as they are ready: later than any recorded node in sequence.
 ACCUMULATOR_SEQUENCE = 2**62
@@ -390,9 +391,13 @@ class Tape:
         self.attach(node, outs)
         return node
 
-    def record_cast(self, rule: Rule, leaf: TensorBase, out: TensorBase, known: Any) -> None:
-        """Record a copy of a leaf; ``known``: specs by themselves, in tuples that nodes share."""
-        node = self._begin(rule, modes.current())
+    def record_cast(self, rule: Rule, leaf: TensorBase, facts: tuple[Any, ...],
+                    state: ModeState) -> None:
+        """Record a copy of a leaf; ``facts``: the copy, and specs by themselves, in tuples that
+        nodes share."""
+        out: TensorBase = facts[0]
+        known: dict = facts[1]
+        node = self._begin(rule, state)
         node.edges = (self._target(leaf),)
         node.inputs = _alone(known, leaf.spec)
         node.outputs = _alone(known, out.spec)
@@ -517,3 +522,4 @@ class AccumulateGrad(Rule):
 
 accumulate = AccumulateGrad("AccumulateGrad", ())
 tape = Tape()
+recycle(SavedTensor)

@@ -11,7 +11,9 @@ cdef class LaunchDoor:
     cdef public Py_ssize_t launches
     cdef public tuple windowed
     cdef public Py_ssize_t pending
+    cdef public Py_ssize_t captures
     cpdef object boundary(self)
+    cpdef object note_capture(self, Py_ssize_t more)
     cpdef object settle(self, tuple operands)
     cpdef object settle_storage(self, Storage storage)
     cpdef object submit(self, Plan plan, tuple operands, tuple numbers)

@@ -83,6 +83,8 @@ class LaunchDoor:
         self.windowed: tuple[Backend, ...] = ()
         # Host storages that a copy still fills or reads.
         self.pending = 0
+        # Captures of graphs that are under way, of all threads.
+        self.captures = 0
 
     def submit(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Launch ``plan`` on ``operands`` (outputs first, then inputs)."""
@@ -114,6 +116,10 @@ class LaunchDoor:
             if storage.pending is pending:
                 storage.pending = None
                 self.pending -= 1
+
+    def note_capture(self, more: int) -> None:
+        """One capture more or less."""
+        self.captures += more
 
     def boundary(self) -> None:
         """A point at which a loop repeats itself: the end of backward, of an optimizer's step."""

@@ -18,7 +18,7 @@ DEVICE_TYPES = tuple(BITS)
 class AutocastState:
     """One thread's settings by device type, and the casts of weights that are used again.
 
-    ``casts``: by the weight's identity and the dtype, a cast; ``nesting``: how many scopes the
+    ``casts``: by what stands for the weight and the dtype, a cast; ``nesting``: how many scopes the
     thread is in; ``members``: by the same keys, which weights were cast in one scope of late.
     """
 
@@ -29,8 +29,8 @@ class AutocastState:
         self.dtypes: dict[str, DType] = {"cpu": bfloat16, "cuda": float16}
         self.caching = True
         self.nesting = 0
-        self.casts: dict[tuple[int, DType], Any] = {}
-        self.members: dict[tuple[int, DType], Member] = {}
+        self.casts: dict[Any, Any] = {}
+        self.members: dict[Any, Member] = {}
 
 
 class Member(weakref.ref[Any]):
@@ -42,12 +42,11 @@ class Member(weakref.ref[Any]):
 
     __slots__ = ("group", "key", "left")
     group: list[Member] | None
-    key: tuple[int, DType]
+    key: Any
     left: int
 
     @classmethod
-    def make(cls, weight: Any, members: dict[tuple[int, DType], Member],
-             key: tuple[int, DType]) -> Member:
+    def make(cls, weight: Any, members: dict[Any, Member], key: Any) -> Member:
         """A member of no group, noted under its key."""
 
         def forget(gone: Any) -> None:

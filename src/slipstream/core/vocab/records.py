@@ -17,6 +17,8 @@ import numpy as np
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.hooks import HookHandle, add_hook
+from slipstream.core.vocab.operators import expose
+from slipstream.core.vocab.recycling import recycle
 
 # How a plan is carried out; see dispatch.
 KERNEL = 0
@@ -563,3 +565,7 @@ if not cython.compiled:
     # A compiled instance starts with None in these fields; an uncompiled one finds it here.
     TensorBase.record = None
     TensorBase.base = None
+
+for _class in (Node, GradRecord, Storage, TensorBase):
+    recycle(_class)
+expose(TensorBase, np.ndarray)

@@ -6,6 +6,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.nn import functional, init
+from slipstream.nn.modules.forwards import ReLUForward
 from slipstream.nn.modules.module import Module
 from slipstream.nn.parameter import Parameter
 
@@ -22,12 +23,8 @@ class _Optional(Module):
         return "inplace=True" if self.inplace else ""
 
 
-class ReLU(_Optional):
+class ReLU(ReLUForward, _Optional):
     """max(input, 0), written into the input if ``inplace``."""
-
-    def forward(self, input: ss.Tensor) -> ss.Tensor:
-        """Return the output, of the input's shape."""
-        return input.relu_() if self.inplace else ss.relu(input)
 
 
 class ReLU6(_Optional):

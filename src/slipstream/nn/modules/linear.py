@@ -7,7 +7,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.nn import functional, init
-from slipstream.nn.functional import linear
+from slipstream.nn.modules.forwards import LinearForward
 from slipstream.nn.modules.module import Module
 from slipstream.nn.parameter import Parameter
 
@@ -23,7 +23,7 @@ class Identity(Module):
         return input
 
 
-class Linear(Module):
+class Linear(LinearForward, Module):
     """input @ weight.T + bias, over the last dim: (*, in_features) to (*, out_features).
 
     ``weight`` is (out_features, in_features), ``bias`` (out_features) or None.
@@ -45,14 +45,6 @@ class Linear(Module):
     def reset_parameters(self) -> None:
         """Draw weight and bias anew, uniform over ±1 / sqrt(in_features)."""
         reset_uniform(self.weight, self.bias)
-
-    def forward(self, input: ss.Tensor) -> ss.Tensor:
-        """Return the output; raises RuntimeError unless the last dim is in_features long."""
-        known = self._parameters
-        if "weight" in known and "bias" in known:
-            return linear(input, known["weight"], known["bias"])  # type: ignore[arg-type]
-        # One of them was replaced by what a parametrization computes.
-        return linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """What the printed module says of its options."""

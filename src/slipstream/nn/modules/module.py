@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import slipstream as ss
 from slipstream.core.vocab.dtypes import spelled
 from slipstream.nn.modules.hooks import Hooks, call_with_hooks
+from slipstream.nn.modules.lookup import Called
 from slipstream.nn.modules.registry import typename
 from slipstream.nn.parameter import Parameter
 from slipstream.utils.gradients import clear_gradients
@@ -30,7 +31,7 @@ _STARTING: tuple[tuple[str, Callable[[], Any]], ...] = (
 )
 
 
-class Module(Hooks):
+class Module(Called, Hooks):
     """Base class of neural network modules.
 
     A subclass calls ``super().__init__()``, assigns parameters and submodules as attributes and
@@ -50,14 +51,8 @@ class Module(Hooks):
         raise NotImplementedError(f"Module [{type(self).__name__}] is missing the required "
                                   '"forward" function')
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run ``forward`` and the hooks around it."""
-        if self._hooked:
-            return call_with_hooks(self, args, kwargs)
-        if len(args) == 1 and not kwargs:
-            # The usual call, without containers.
-            return self.forward(args[0])
-        return self.forward(*args, **kwargs)
+    def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return call_with_hooks(self, args, kwargs)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

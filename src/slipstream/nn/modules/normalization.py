@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import slipstream as ss
 from slipstream.nn import functional, init
+from slipstream.nn.modules.forwards import LayerNormForward
 from slipstream.nn.modules.module import Module
 from slipstream.nn.parameter import Parameter
 
 
-class LayerNorm(Module):
+@functools.lru_cache(maxsize=256)
+def shared(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The same tuple for all layers of a shape: their calls are known again by it."""
+    return shape
+
+
+class LayerNorm(LayerNormForward, Module):
     """(input - mean) / sqrt(variance + eps) * weight + bias, over the dims ``normalized_shape``.
 
     The input is (*, *normalized_shape); weight and bias have that shape, or are None.
@@ -26,7 +34,7 @@ class LayerNorm(Module):
         super().__init__()
         if isinstance(normalized_shape, int):
             normalized_shape = (normalized_shape,)
-        self.normalized_shape = tuple(normalized_shape)
+        self.normalized_shape = shared(tuple(normalized_shape))
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
@@ -40,14 +48,6 @@ class LayerNorm(Module):
             init.ones_(self.weight)
         if self.bias is not None:
             init.zeros_(self.bias)
-
-    def forward(self, input: ss.Tensor) -> ss.Tensor:
-        """Return the output; raises RuntimeError unless the input ends in normalized_shape."""
-        known = self._parameters
-        if "weight" in known and "bias" in known:
-            return functional.layer_norm(input, self.normalized_shape, known["weight"],
-                                         known["bias"], self.eps)
-        return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """What the printed module says of its options."""
@@ -69,7 +69,7 @@ class RMSNorm(Module):
         super().__init__()
         if isinstance(normalized_shape, int):
             normalized_shape = (normalized_shape,)
-        self.normalized_shape = tuple(normalized_shape)
+        self.normalized_shape = shared(tuple(normalized_shape))
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         empty = ss.empty(self.normalized_shape, device=device, dtype=dtype)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import slipstream as ss
+from slipstream.nn.modules.lookup import Lookup
 from slipstream.nn.parameter import Buffer, Parameter
 
 Tables = dict[str, Any]
-NONE: Tables = {}
 
 
-class Registry:
+class Registry(Lookup):
     """An object whose tensors and submodules are kept in tables, apart from other attributes.
 
     ``_parameters``, ``_buffers`` and ``_modules`` map names to values; assigning a Parameter, a
@@ -22,20 +22,6 @@ class Registry:
     _buffers: dict[str, ss.Tensor | None]
     _modules: dict[str, Any]
     _non_persistent_buffers_set: set[str]
-
-    def __getattr__(self, name: str) -> Any:
-        # Called only for what is no ordinary attribute; submodules are what forward asks for.
-        attributes = self.__dict__
-        modules = attributes.get("_modules", NONE)
-        if name in modules:
-            return modules[name]
-        parameters = attributes.get("_parameters", NONE)
-        if name in parameters:
-            return parameters[name]
-        buffers = attributes.get("_buffers", NONE)
-        if name in buffers:
-            return buffers[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter):

@@ -36,6 +36,7 @@ from slipstream.core.kernels.cuda.stages import LINE, is_map
 from slipstream.core.kernels.cuda.tiling import TilePlan, TileWriter, blocks_of, plan_tiles
 from slipstream.core.kernels.cuda.turns import ReducePlan
 from slipstream.core.kernels.cuda.writing import PACKED, Formula
+from slipstream.core.launch.cuda.backend import CudaBackend
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.native.drivers import drivers
@@ -278,15 +279,16 @@ class ProgramKernel(LaunchKernel):
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Record the launches."""
         bound = plan.binding
-        backend: Any = plan.backend
         if isinstance(bound, Launch):
+            backend: Any = plan.backend
             backend.record_operands(bound, operands, numbers)
         elif bound is not None:
-            self._run_staged(backend, bound, operands, numbers)
+            self._run_staged(plan.backend, bound, operands, numbers)
 
     @staticmethod
-    def _run_staged(backend: Any, bound: Staged, operands: tuple[Any, ...],
+    def _run_staged(card: Any, bound: Staged, operands: tuple[Any, ...],
                     numbers: tuple[Any, ...]) -> None:
+        backend = cython.declare(CudaBackend, card)
         addresses = []
         for each in operands:
             tensor = cython.cast(TensorBase, each)

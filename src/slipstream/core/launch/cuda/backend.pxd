@@ -31,7 +31,10 @@ cdef class CudaBackend(Backend):
     cpdef object boundary(self)
     cpdef dict lasting(self)
     cpdef size_t workspace(self) except 0
+    cpdef Storage scratch(self, Py_ssize_t nbytes)
+    cpdef size_t tickets(self) except 0
     cpdef object record_operands(self, Launch launch, tuple operands, tuple numbers)
     cpdef object record(self, Launch launch, tuple addresses, tuple numbers)
 
+cdef Storage storage_of(CudaBackend backend, size_t address, Py_ssize_t nbytes)
 cdef object send_exported(Queue queue, tuple operands)

@@ -181,7 +181,7 @@ class CudaBackend(Backend):
 
     def scratch(self, nbytes: int) -> Storage:
         """Memory for the launches of one op; drop it after the last one is recorded."""
-        made = Storage(self.device, self.memory.allocate(nbytes), nbytes, self.owner)
+        made = storage_of(self, self.memory.allocate(nbytes), nbytes)
         queue = self.queue()
         if queue.shared:
             queue.scratches.append(made.address)
@@ -342,6 +342,16 @@ class CudaBackend(Backend):
             self.order.host_waited(place)
         self.check()
         self.slot.settled()
+
+
+def storage_of(backend: CudaBackend, address: int, nbytes: int) -> Storage:
+    """A block as a storage, made without a call of __init__: this is a hot path."""
+    made: Storage = Storage.__new__(Storage)
+    made.device = backend.device
+    made.address = address
+    made.nbytes = nbytes
+    made.owner = backend.owner
+    return made
 
 
 def send_exported(queue: Queue, operands: tuple[Any, ...]) -> None:

@@ -18,6 +18,7 @@ from slipstream.core.launch.cuda.captured import CapturedGraph, Draw, Step
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.tickets import TICKETS
 from slipstream.core.launch.cuda.words import Words
+from slipstream.core.launch.door import door
 from slipstream.core.launch.waiting import host_waits
 from slipstream.core.memory.pools import Pool, routes_of
 from slipstream.core.native.driver import TO_HOST, DriverError
@@ -74,6 +75,7 @@ class Capture:
         self.generators = generators
         self.registered: list[Registered] = []
         self.broken = ""
+        self.begun = False
 
     # -- from beginning to end --
 
@@ -88,11 +90,16 @@ class Capture:
                 generator, generator.initial_seed(), generator.get_offset(), token))
             generator.manual_seed(token)
         self.origin.capture = self
+        self.begun = True
+        door.note_capture(1)
 
     def leave(self) -> None:
         """Let everything go where it went before; the generators continue as if nothing was."""
         for queue in self.queues:
             queue.capture = None
+        if self.begun:
+            self.begun = False
+            door.note_capture(-1)
         routes_of(self.backend.allocator).leave()
         for generator, seed, offset, token in self.registered:
             drawn = generator.get_offset()
