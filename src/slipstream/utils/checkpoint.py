@@ -53,8 +53,7 @@ class Repetition:
         self.saved: list[tuple[Any, ...]] = []
         self.again: dict[int, Any] = {}
         self.autocast = autocast_as_now()
-        self.states = ([(each, each.get_state()) for each in generators.defaults.made()]
-                       if keeps_random else [])
+        self.states = generators.defaults.states() if keeps_random else None
 
     def pack(self, tensor: Any) -> int:
         """Number the tensor that the forward saves, and let it go."""
@@ -88,9 +87,10 @@ class Repetition:
         afterwards.
         """
         cpu, cuda = self.autocast
-        with ss.fork_rng(enabled=bool(self.states)), ss.enable_grad(), cpu, cuda, self.scope:
-            for generator, state in self.states:
-                generator.set_state(state)
+        with (ss.fork_rng(enabled=self.states is not None), ss.enable_grad(), cpu, cuda,
+              self.scope):
+            if self.states is not None:
+                generators.defaults.set_states(self.states)
             yield
 
     def _check(self, found: list[Any]) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 import slipstream as ss
 from gpu.families.sides import COMPLEX, FLOATS, INTEGERS, check, numbers, tensor
+from slipstream.core.vocab import generators
+from slipstream.utils.checkpoint import checkpoint
 
 SEED = 81985529216486895
 
@@ -119,3 +121,42 @@ def test_new_tensors_and_dropout() -> None:
 def test_numbers_at_equal_distances(dtype: Any) -> None:
     steps = [(300,), (7, -20, -3)] + ([(0.5, 9.0, 0.125)] if dtype in FLOATS else [])
     check(lambda device: [ss.arange(*each, dtype=dtype, device=device) for each in steps])
+
+
+@pytest.fixture
+def never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state of a process in which no card has drawn and nothing was seeded."""
+    monkeypatch.setattr(generators.defaults, "_seed", None)
+    monkeypatch.setattr(generators.defaults, "_by_device", {
+        device: each for device, each in generators.defaults._by_device.items()
+        if device.type == "cpu"})
+
+
+@pytest.mark.usefixtures("never_drawn")
+def test_a_checkpoint_that_draws_first_on_a_card_draws_the_same_again() -> None:
+    x = ss.ones(256, device="cuda", requires_grad=True)
+    out = checkpoint(lambda each: ss.nn.functional.dropout(each, 0.5) * each, x,
+                     use_reentrant=False)
+    after = ss.cuda.get_rng_state()
+    out.sum().backward()
+    assert ss.equal(x.grad, 2 * out.detach())
+    assert ss.equal(after, ss.cuda.get_rng_state())
+
+
+@pytest.mark.usefixtures("never_drawn")
+def test_a_seed_given_in_a_fork_is_forgotten_after_it() -> None:
+    with ss.fork_rng():
+        first = ss.rand(64, device="cuda")
+        ss.manual_seed(5)
+        seeded = ss.rand(64, device="cuda")
+    assert ss.equal(ss.rand(64, device="cuda"), first)
+    assert not ss.equal(first, seeded)
+
+
+@pytest.mark.usefixtures("never_drawn")
+def test_a_card_first_used_after_a_fork_does_not_take_the_seed_of_it() -> None:
+    with ss.fork_rng():
+        ss.manual_seed(5)
+    found = ss.rand(64, device="cuda")
+    ss.manual_seed(5)
+    assert not ss.equal(ss.rand(64, device="cuda"), found)

@@ -101,16 +101,18 @@ def set_rng_state(new_state: Any) -> None:
 
 @contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """A scope after which every default generator is back in the state it had before."""
+    """A scope after which every default generator is back in the state it had before.
+
+    One that is first used inside begins anew.
+    """
     if not enabled:
         yield
         return
-    kept = [(each, each.get_state()) for each in generators.defaults.made()]
+    kept = generators.defaults.states()
     try:
         yield
     finally:
-        for each, state in kept:
-            each.set_state(state)
+        generators.defaults.set_states(kept)
 
 
 NAMES = ("Generator", "default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state",

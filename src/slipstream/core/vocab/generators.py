@@ -125,6 +125,10 @@ class Generator:
         return f"<slipstream.Generator object at {id(self):#x}>"
 
 
+# The seed of generators still to be made, and the state of each that was there, by device.
+States = tuple[int, dict[Hashable, bytes]]
+
+
 class DefaultGenerators:
     """The generator that each device draws from where a call names none."""
 
@@ -147,10 +151,26 @@ class DefaultGenerators:
         with self._lock:
             return self._by_device.setdefault(device, self._made(device))
 
-    def made(self) -> list[Generator]:
-        """Return every default generator made so far."""
+    def states(self) -> States:
+        """Return what ``set_states`` takes to bring all devices' generators back to here.
+
+        A generator made later belongs to it too: the seed that it is going to start with is drawn
+        here where there is none yet.
+        """
         with self._lock:
-            return list(self._by_device.values())
+            if self._seed is None:
+                self._seed = int.from_bytes(os.urandom(8), "little")
+            return self._seed, {device: Generator.get_state(generator)
+                                for device, generator in self._by_device.items()}
+
+    def set_states(self, states: States) -> None:
+        """Bring every generator back; those made since then to their beginning."""
+        seed, kept = states
+        with self._lock:
+            self._seed = seed
+            beginning = STATE.pack(seed, 0)
+            for device, generator in self._by_device.items():
+                Generator.set_state(generator, kept.get(device, beginning))
 
     def _made(self, device: Hashable) -> Generator:
         generator = self.generator_class(device)
