@@ -136,6 +136,9 @@ def test_copy_and_zero() -> None:
     mine, other = tensors(1, "cpu"), tensors(2, "cpu")
     ss._foreach_copy_(mine, other)
     same(mine, other)
+    elsewhere = [each.to("delay").double() for each in tensors(3, "cpu")]
+    ss._foreach_copy_(mine, elsewhere)
+    same(mine, [each.cpu().float() for each in elsewhere])
     ss._foreach_zero_(mine)
     same(mine, [ss.zeros_like(each) for each in mine])
 

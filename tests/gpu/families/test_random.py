@@ -11,7 +11,6 @@ import pytest
 import slipstream as ss
 from gpu.families.sides import COMPLEX, FLOATS, INTEGERS, check, numbers, tensor
 from slipstream.core.vocab import generators
-from slipstream.core.vocab.devices import CPU
 from slipstream.utils.checkpoint import checkpoint
 
 SEED = 81985529216486895
@@ -125,14 +124,17 @@ def test_numbers_at_equal_distances(dtype: Any) -> None:
 
 
 @pytest.fixture
-def unused(monkeypatch):
-    """Default generators of a process that has not drawn from a card yet."""
-    fresh = {CPU: generators.defaults.of(CPU)}
-    monkeypatch.setattr(generators.defaults, "_by_device", fresh)
+def never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state of a process in which no card has drawn and nothing was seeded."""
+    monkeypatch.setattr(generators.defaults, "_seed", None)
+    monkeypatch.setattr(generators.defaults, "_by_device", {
+        device: each for device, each in generators.defaults._by_device.items()
+        if device.type == "cpu"})
 
 
+@pytest.mark.usefixtures("never_drawn")
 @pytest.mark.parametrize("use_reentrant", [True, False])
-def test_the_first_draw_of_all_is_repeated_by_a_checkpoint(unused, use_reentrant):
+def test_the_first_draw_of_all_is_repeated_by_a_checkpoint(use_reentrant):
     x = ss.ones(64, device="cuda", requires_grad=True)
     y = checkpoint(lambda a: ss.dropout(a, 0.5, True), x, use_reentrant=use_reentrant)
     y.sum().backward()
@@ -140,12 +142,31 @@ def test_the_first_draw_of_all_is_repeated_by_a_checkpoint(unused, use_reentrant
     assert 0 < (y == 0).sum().item() < 64
 
 
-def test_the_first_draw_of_all_in_a_forked_scope(unused):
-    ss.manual_seed(5)
+@pytest.mark.usefixtures("never_drawn")
+def test_a_checkpoint_that_draws_first_on_a_card_draws_the_same_again() -> None:
+    x = ss.ones(256, device="cuda", requires_grad=True)
+    out = checkpoint(lambda each: ss.nn.functional.dropout(each, 0.5) * each, x,
+                     use_reentrant=False)
+    after = ss.cuda.get_rng_state()
+    out.sum().backward()
+    assert ss.equal(x.grad, 2 * out.detach())
+    assert ss.equal(after, ss.cuda.get_rng_state())
+
+
+@pytest.mark.usefixtures("never_drawn")
+def test_a_seed_given_in_a_fork_is_forgotten_after_it() -> None:
     with ss.fork_rng():
-        ss.manual_seed(6)
-        inside = ss.rand(4, device="cuda")
-    after = ss.rand(4, device="cuda").tolist()
+        first = ss.rand(64, device="cuda")
+        ss.manual_seed(5)
+        seeded = ss.rand(64, device="cuda")
+    assert ss.equal(ss.rand(64, device="cuda"), first)
+    assert not ss.equal(first, seeded)
+
+
+@pytest.mark.usefixtures("never_drawn")
+def test_a_card_first_used_after_a_fork_does_not_take_the_seed_of_it() -> None:
+    with ss.fork_rng():
+        ss.manual_seed(5)
+    found = ss.rand(64, device="cuda")
     ss.manual_seed(5)
-    assert after == ss.rand(4, device="cuda").tolist()
-    assert after != inside.tolist()
+    assert not ss.equal(ss.rand(64, device="cuda"), found)

@@ -106,7 +106,10 @@ def set_rng_state(new_state: Any) -> None:
 
 @contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """A scope after which every default generator is back in the state it had before."""
+    """A scope after which every default generator is back in the state it had before.
+
+    One that is first used inside begins anew.
+    """
     if not enabled:
         yield
         return

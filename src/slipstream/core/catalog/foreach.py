@@ -39,6 +39,15 @@ IN_PLACE_ONLY = {
 }
 
 
+def _brought(targets: Any, sources: Any) -> Any:
+    """The sources, those on other devices than their targets' brought there."""
+    if len(targets) != len(sources):
+        return sources
+    return [source if source.spec.device is target.spec.device
+            else ops.to_device.call((source, target.spec.device), None)
+            for target, source in zip(targets, sources, strict=True)]
+
+
 def _function(name: str, arguments: tuple[str, ...], in_place: bool) -> Any:
     op_name = (OTHERS | IN_PLACE_ONLY).get(name, (name,))[0]
     title = f"_foreach_{name}{'_' * in_place}"
@@ -47,6 +56,8 @@ def _function(name: str, arguments: tuple[str, ...], in_place: bool) -> Any:
         named = dict(zip(arguments, given, strict=True))
         if name == "zero":
             named = {"value": 0}
+        elif name == "copy":
+            named["source"] = _brought(self, named["source"])
         return each(table[op_name], title, self, named, in_place)
 
     return function

@@ -51,6 +51,13 @@ def check_shapes(call: Any, kinds: tuple[str, ...] = ("float",)) -> None:
                          f"\"{call.op.name}\" not implemented for '{spec.dtype.name}'")
 
 
+def has_shape(values: Any) -> bool:
+    """Whether the shapes pass `check_shapes`: values are input, shape, parameters, eps."""
+    shape = ints(values[1])
+    return values[0].spec.shape[-len(shape):] == shape and all([
+        value.spec.shape == shape for value in values[2:-1] if value is not None])
+
+
 def _check_layer_norm(call: Any) -> None:
     check_shapes(call)
     own = call.spec("self").dtype
@@ -243,7 +250,7 @@ define(Entry(
         "bias": lambda g: g,
     },
     joint=layer_norm_gradients, widens=True,
-    promotion=own_dtype, check=_check_layer_norm, layout=contiguous_layout,
+    promotion=own_dtype, check_sizes=_check_layer_norm, fits=has_shape, layout=contiguous_layout,
     path="nn.functional.layer_norm", method=False, dtypes=("float",), samples=_samples,
     reference=_reference,
     doc="(self - mean) / sqrt(variance + eps) * weight + bias over the last dims, which have "
@@ -259,7 +266,7 @@ define(Entry(
             self, normalized_shape, epsilon_of(self, eps))),
     },
     joint=rms_norm_gradients, widens=True,
-    promotion=own_dtype, check=check_rms_norm, layout=contiguous_layout,
+    promotion=own_dtype, check_sizes=check_rms_norm, fits=has_shape, layout=contiguous_layout,
     path="nn.functional.rms_norm", method=False, dtypes=("float", "complex"), samples=_rms_samples,
     reference=_rms_reference,
     doc="self / sqrt(mean of squares + eps) * weight over the last dims, which have "

@@ -10,6 +10,7 @@ from slipstream.core.dispatch.op import Op, static_key
 from slipstream.core.dispatch.signature import STATIC, STATIC_NUMBER
 from slipstream.core.shapes.specs import SpecTable, specs
 from slipstream.core.shapes.strides import is_in_order, output_strides_of_pointwise
+from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.modes import ModeState
 from slipstream.core.vocab.records import KERNEL, Plan, Spec, TensorBase
 
@@ -31,6 +32,8 @@ class Binder:
                 parts.append(tensor.spec.kind)
             elif place == op.unkeyed:
                 parts.append(None)
+            elif place == op.device_at and value is not None:
+                parts.append(Device(value))
             elif op.kinds[place] in (STATIC, STATIC_NUMBER) or value is op.defaults[place]:
                 parts.append(static_key(value))
             else:

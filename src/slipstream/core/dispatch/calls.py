@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from slipstream.core.dispatch.arguments import check_types, shown_call
+from slipstream.core.dispatch.carrying import OUT
 from slipstream.core.dispatch.places import meeting_place
 from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.errors import MixedDeviceError, explain
@@ -62,9 +63,15 @@ class Call:
     def error(self, kind: type[Exception], rule: str, mend: str = "") -> Exception:
         """An error of ``kind`` in the common format."""
         name, arguments = shown_call(self.op, self.values)
-        if self.target is not None and self.values and self.target is self.values[0]:
+        if self.form == OUT:
+            arguments["out"] = self.target
+        elif self.target is not None and self.values and self.target is self.values[0]:
             name += "_"
         return kind(explain(name, arguments, rule, mend))
+
+    def _shown(self) -> dict[str, Any]:
+        """All that has to be on one device, by name."""
+        return self.arguments | {"out": self.target} if self.form == OUT else self.arguments
 
     def device(self) -> Device:
         """The ``device`` argument where it is given, else that of the operands.
@@ -77,6 +84,8 @@ class Call:
         found = [tensor.spec.device for tensor in self.tensors()]
         if isinstance(self.target, TensorBase):
             found.append(self.target.spec.device)
+        elif self.form == OUT:
+            found += [tensor.spec.device for tensor in self.target]
         if not found:
             return self.state.device or CPU
         for device in found[1:]:
@@ -85,6 +94,6 @@ class Call:
                     MixedDeviceError,
                     "Expected all tensors to be on the same device, but found at least two "
                     f"devices, {found[0]} and {device}!",
-                    meeting_place(self.arguments),
+                    meeting_place(self._shown()),
                 )
         return found[0]

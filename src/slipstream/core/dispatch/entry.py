@@ -63,6 +63,8 @@ class Entry:
         nothing but sizes comes down to; only the plan may depend on the size.
     check: (call) -> None; raises for operands that the op refuses by dtype, rank or static
         argument; for formulas asked once a recipe, and ``check_sizes`` once a plan.
+    fits: for formulas, (values) -> bool: whether ``check_sizes`` lets them pass, asked where a
+        plan is made from a known recipe the short way; without it that way is not taken.
     path: where users find the function, such as ``nn.functional.relu``; "" for methods only.
     method, inplace, out: whether there is a method, an in-place form, an ``out=`` form.
     stores: parameters whose Python numbers are stored as they are, so that they have to fit the
@@ -101,6 +103,7 @@ class Entry:
     memory: Function | None = None
     check: Function | None = None
     check_sizes: Function | None = None
+    fits: Function | None = None
     path: str | None = None
     method: bool = True
     inplace: bool = False

@@ -73,7 +73,8 @@ class FormulaBuilder:
         except (TypeError, AttributeError):
             # An argument of a wrong kind: the long way says which.
             recipe = None
-        if recipe is not None and recipe.short and not op.kernels and flags in recipe.rules:
+        if recipe is not None and recipe.short and not op.kernels and flags in recipe.rules and (
+                op.entry.fits is None or op.entry.fits(values)):
             plan = binder.bind(recipe, values, flags)
             if plan is not None:
                 return plan
@@ -151,7 +152,7 @@ def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
 def _is_short(call: Call, traced: Traced) -> bool:
     """Plain calls whose operands, or plain sizes, alone decide the results' geometry."""
     entry, tensors = call.op.entry, call.tensors()
-    if call.form != PLAIN or entry.stores or entry.check_sizes or (
+    if call.form != PLAIN or entry.stores or (entry.check_sizes and not entry.fits) or (
             entry.layout not in (None, contiguous_layout)):
         return False
     if not tensors:

@@ -29,6 +29,7 @@ from slipstream.core.dispatch.tracing import begin_planning, emit_plan, end_plan
 from slipstream.core.dispatch.ways import Way
 from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
+from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType, float64
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
@@ -398,8 +399,10 @@ def _key(op: Op, state: ModeState, values: Any, target: Any, form: int) -> tuple
             flags |= wants << i
         else:
             key[i] = _part(op, i, value)
-    if op.device_at >= 0 and key[op.device_at] is None:
-        key[op.device_at] = state.device
+    if op.device_at >= 0:
+        # "cuda" is another card for a thread whose current one is another.
+        given = values[op.device_at]
+        key[op.device_at] = state.device if given is None else Device(given)
     key[n] = flags
     key[n + 1] = form if form == PLAIN else (form, target_key(target))
     return tuple(key)

@@ -12,6 +12,7 @@ from typing import Any
 
 from slipstream.core.dispatch.entry import INDEX, LIBRARY
 from slipstream.core.dispatch.op import IN_PLACE, OUT
+from slipstream.core.dispatch.places import restate_devices
 from slipstream.core.engine import views as view_history
 from slipstream.core.engine.tape import tape
 from slipstream.core.launch.door import backend_of
@@ -20,7 +21,7 @@ from slipstream.core.shapes.overlap import in_bytes, may_share, self_overlaps
 from slipstream.core.shapes.specs import specs
 from slipstream.core.shapes.strides import element_range
 from slipstream.core.vocab.dtypes import can_cast
-from slipstream.core.vocab.errors import explain
+from slipstream.core.vocab.errors import MixedDeviceError, explain
 from slipstream.core.vocab.modes import ModeState, modes
 from slipstream.core.vocab.records import FOR_GOOD, Node, Plan, Storage, TensorBase, slots
 
@@ -62,8 +63,8 @@ def check_target(op: Any, values: Any, target: Any) -> None:
     if not isinstance(target, TensorBase):
         raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(target).__name__}")
     if target.storage.read_only:
-        raise _refusal(op, values, ValueError, "the memory of the output is read-only",
-                       "write to a clone()")
+        raise _refusal(op, _with(op, values, target), ValueError,
+                       "the memory of the output is read-only", "write to a clone()")
     if op.entry.uniform and not isinstance(values[1], TensorBase):
         # A number: whatever is written several times is the same.
         return
@@ -75,7 +76,7 @@ def check_single(op: Any, values: Any, target: Any) -> None:
     spec = target.spec
     if not spec.contiguous and self_overlaps(spec.shape, spec.strides):
         raise _refusal(
-            op, values, RuntimeError,
+            op, _with(op, values, target), RuntimeError,
             "unsupported operation: more than one element of the written-to tensor refers to "
             "a single memory location. Please clone() the tensor before performing the operation.")
 
@@ -99,7 +100,7 @@ def check_apart(op: Any, values: Any, target: TensorBase, first: bool = False) -
         if isinstance(each, TensorBase) and each.spec.numel and target.spec.numel and (
                 _is_same(each, target) or _clashes(each, target)):
             raise _refusal(
-                op, given, RuntimeError,
+                op, _with(op, given, target), RuntimeError,
                 "unsupported operation: some elements of the input tensor and the written-to "
                 "tensor refer to a single memory location. Please clone() the tensor before "
                 "performing the operation.")
@@ -108,15 +109,23 @@ def check_apart(op: Any, values: Any, target: TensorBase, first: bool = False) -
 def _check_out_grad(op: Any, values: Any, targets: tuple[Any, ...], flags: bool) -> None:
     wants = any(t.record is not None and t.record.requires_grad for t in targets)
     if flags or wants:
-        raise _refusal(op, values, RuntimeError,
+        raise _refusal(op, _with(op, values, targets), RuntimeError,
                        f"{op.name}(): functions with out=... arguments don't support automatic "
                        "differentiation, but one of the arguments requires grad.",
                        "use the form without out=, or no_grad()")
 
 
-def _refusal(op: Any, values: Any, kind: type[Exception], rule: str, mend: str = "") -> Exception:
-    arguments = dict(zip(op.names, values, strict=True))
-    return kind(explain(op.name, arguments, rule, mend))
+def _refusal(op: Any, shown: dict[str, Any], kind: type[Exception], rule: str,
+             mend: str = "") -> Exception:
+    return kind(explain(op.name, shown, rule, mend))
+
+
+def _with(op: Any, values: Any, target: Any) -> dict[str, Any]:
+    """The arguments by name; a target that is not the first of them is ``out``."""
+    shown = dict(zip(op.names, values, strict=True))
+    if isinstance(target, tuple) and len(target) == 1:
+        target = target[0]
+    return shown if values and target is values[0] else shown | {"out": target}
 
 
 def _without_overlap(values: Any, targets: tuple[Any, ...], form: int) -> Any:
@@ -189,11 +198,15 @@ def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
         if modes.current().grad_enabled:
             _check_out_grad(op, values, (target,), tape.requires_grad(result))
         if not can_cast(result.spec.dtype, target.spec.dtype):
-            raise _refusal(op, values, RuntimeError,
+            raise _refusal(op, _with(op, values, target), RuntimeError,
                            f"Expected out tensor to have dtype {result.spec.dtype.name}, but got "
                            f"{target.spec.dtype.name} instead")
         fit_out(target, result.spec.shape)
-    hooks.copy_into.call_inplace((target, result), None)
+    try:
+        hooks.copy_into.call_inplace((target, result), None)
+    except MixedDeviceError as failure:
+        restate_devices(failure, op.name, _with(op, values, target))
+        raise
     return target
 
 

@@ -212,7 +212,8 @@ def strides_like(shape: Sequence[int], strides: Sequence[int]) -> Ints:
     Dense layouts are kept; others give dense strides in the same order of dims.
     """
     if is_contiguous(shape, strides) or is_dense_non_overlapping(shape, strides):
-        return tuple(strides)
+        # A dim of one element may run backwards and be contiguous all the same.
+        return tuple([abs(stride) for stride in strides])
     return dense_strides(shape, order_of_dims(shape, [strides]))
 
 

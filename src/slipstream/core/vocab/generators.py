@@ -125,7 +125,7 @@ class Generator:
         return f"<slipstream.Generator object at {id(self):#x}>"
 
 
-# The last seed of all devices and the state of each generator.
+# The seed of generators still to be made, and the state of each that was there, by device.
 Kept = tuple[int | None, dict[Hashable, bytes]]
 
 
@@ -163,9 +163,15 @@ class DefaultGenerators:
             return self._by_device.setdefault(device, self._made(device))
 
     def kept(self) -> Kept:
-        """Return what ``put_back`` takes to bring all default generators to where they are."""
+        """Return what ``put_back`` takes to bring all default generators to where they are.
+
+        Generators made later belong to them: the seed that they are going to start with is drawn
+        here where there is none yet.
+        """
         own = self.own.by_device
         with self._lock:
+            if own is None and self._seed is None:
+                self._seed = int.from_bytes(os.urandom(8), "little")
             found = self._by_device if own is None else own
             return self._seed, {device: Generator.get_state(each) for device, each in found.items()}
 

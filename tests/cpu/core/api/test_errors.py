@@ -25,6 +25,17 @@ CASES = {
     "matmul of a number": (lambda x, i: x.matmul(3), TypeError, "must be Tensor, not int"),
     "devices": (lambda x, i: x + ss.ones(2, 3, device="delay"), RuntimeError,
                 "same device.*cpu and delay"),
+    "out on another device": (lambda x, i: ss.add(x, 1, out=x.to("delay")), RuntimeError,
+                              r"in add\(.*out: float32\[2, 3\]@delay\) .*move self to"),
+    "out of a compound on another device": (
+        lambda x, i: ss.mm(x, x.t(), out=ss.empty(2, 2, device="delay")), RuntimeError,
+        r"in mm\(.*out: float32\[2, 2\]@delay\).*move self"),
+    "one of two outs on another device": (
+        lambda x, i: ss.sort(x, out=(ss.empty(2, 3), ss.empty(2, 3, device="delay").long())),
+        RuntimeError, r"in sort\(.*out: .*@delay"),
+    "out of one place": (lambda x, i: ss.add(x, 1, out=ss.ones(1).expand(2, 3)), RuntimeError,
+                         r"single memory location.*out: float32\[2, 3\]"),
+    "out of integers": (lambda x, i: ss.add(x, 1, out=i), RuntimeError, r"out: int64\[2, 3\]"),
     "cat of devices": (lambda x, i: ss.cat([x, x.to("delay")]), RuntimeError, "same device"),
     "dim": (lambda x, i: x.sum(2), IndexError, "Dimension out of range"),
     "negative dim": (lambda x, i: x.sum(-3), IndexError, "Dimension out of range"),

@@ -441,3 +441,53 @@ def test_one_number_is_converted_where_a_mask_is_assigned_to() -> None:
     with pytest.raises(RuntimeError, match="dtypes match"):
         whole[mask] = ss.tensor([0.5, 1.5, 2.5, 3.5])
     assert whole.sum() == 0
+
+
+NARROW = [ss.float16, ss.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_sums_of_narrow_numbers_do_not_stand_still(dtype):
+    """A sum that is rounded after each addition stays at 256 (bfloat16) or 2048 (float16)."""
+    count = 4096
+    index, ones = ss.zeros(count, dtype=ss.int64), ss.ones(count, dtype=dtype)
+    start = ss.zeros(3, dtype=dtype)
+    for summed in (start.scatter_add(0, index, ones), start.index_add(0, index, ones),
+                   start.index_put((index,), ones, accumulate=True)):
+        assert summed.tolist() == [count, 0, 0]
+    weight = ss.zeros(3, 2, dtype=dtype, requires_grad=True)
+    ss.nn.functional.embedding(index, weight).sum().backward()
+    assert weight.grad.tolist() == [[count, count], [0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("few", [True, False])
+def test_narrow_sums_into_views_leave_what_lies_between(dtype, few):
+    length = 400 if few else 8
+    rng = np.random.default_rng(3)
+    held = rng.standard_normal((length, 6)).astype(np.float32)
+    index = rng.integers(0, length, (7,)) if few else rng.integers(0, length, (60,))
+    values = rng.standard_normal((len(index), 3)).astype(np.float32)
+    whole = ss.from_numpy(held).to(dtype)
+    before = whole.to(ss.float32).numpy().copy()
+    narrow = ss.from_numpy(values).to(dtype)
+    whole[::-1, ::2].index_add_(0, ss.from_numpy(index), narrow[:, ::-1])
+    expected = before.copy()
+    np.add.at(expected[::-1][:, ::2], index, narrow.to(ss.float32).numpy()[:, ::-1])
+    rounded = ss.from_numpy(expected).to(dtype)
+    assert ss.equal(whole, rounded)
+
+
+def test_a_narrow_sum_beyond_the_greatest_number_comes_back():
+    index = ss.zeros(4, dtype=ss.int64)
+    values = ss.tensor([60000.0, 60000.0, -60000.0, -60000.0], dtype=ss.float16)
+    assert ss.zeros(1, dtype=ss.float16).index_add(0, index, values).tolist() == [0.0]
+    assert ss.zeros(1, dtype=ss.float16).index_add(0, index[:2], values[:2]).tolist() == [np.inf]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_products_of_narrow_numbers_are_rounded_once(dtype):
+    values = ss.full((200,), 1.01).to(dtype)
+    index = ss.zeros(200, dtype=ss.int64)
+    found = ss.ones(1, dtype=dtype).scatter(0, index, values, reduce="multiply")
+    assert ss.equal(found, ss.full((1,), values[0].item() ** 200).to(dtype))

@@ -145,3 +145,10 @@ def test_gradients_go_through_pieces_that_are_not_used() -> None:
     (slope,) = ss.autograd.grad((ss.cat([y, y * 2]) ** 3).sum(), y, create_graph=True)
     slope.sum().backward()
     assert y.grad.tolist() == [6 + 8 * 6] * 3
+
+
+def test_what_is_made_like_one_reversed_element_has_strides_that_go_forward():
+    reversed_column = ss.ones(3, 1)[:, ::-1]
+    assert ss.zeros_like(reversed_column).stride() == (1, 1)
+    assert ss.ones(3, 1).flip(-1).stride() == (1, 1)
+    assert ss.equal(ss.zeros_like(ss.ones(1, 4).flip(0)), ss.zeros(1, 4))

@@ -81,3 +81,19 @@ def test_complex_rms_norm() -> None:
     assert ss.autograd.gradcheck(lambda x, w: ss.rms_norm(x, (4,), w, 0.1), tensors)
     with pytest.raises(NotImplementedError):
         ss.layer_norm(ss.tensor(x), (4,))
+
+
+@pytest.mark.parametrize("norm", [ss.nn.functional.layer_norm, ss.nn.functional.rms_norm])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_other_sizes_are_refused_after_calls_that_fitted(norm, weighted):
+    """A recipe that is known by then has no say about sizes."""
+    weight = ss.ones(4) if weighted else None
+    for rows in (2, 3):
+        assert norm(ss.ones(rows, 4), (4,), weight).shape == (rows, 4)
+    for size in (1, 3, 8):
+        with pytest.raises(RuntimeError, match=r"Given normalized_shape=\[4\]"):
+            norm(ss.ones(2, size), (4,), weight)
+    if weighted:
+        with pytest.raises(RuntimeError, match="weight to be of same shape as normalized_shape"):
+            norm(ss.ones(2, 4), (4,), ss.ones(1))
+    assert norm(ss.ones(5, 4), [4], weight).shape == (5, 4)

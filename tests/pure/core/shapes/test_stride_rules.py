@@ -82,6 +82,8 @@ def test_channels_last():
     ((2, 3, 4), (1, 4, 24), (1, 2, 6)),
     ((2, 3), (-3, -1), (3, 1)),
     ((3, 2), (-1, -3), (1, 3)),
+    ((3, 1), (1, -1), (1, 1)),
+    ((1, 2), (-2, 1), (2, 1)),
 ])
 def test_strides_like(shape, steps, expected):
     assert strides.strides_like(shape, steps) == expected

@@ -8,7 +8,7 @@ side by ``value * step``:
 * scatter(dim), index_copy, index_fill, ``x[i, j] = v``: kind ``write``; the target is indexed and
   the last of several writes in position order stays;
 * scatter_add, index_add, ``index_put(accumulate=True)``: kind ``add``; in position order too, so
-  the sum's rounding is always the same; float16 and bfloat16 are added as float32 and rounded;
+  the sum's rounding is always the same (float16 and bfloat16: see ``narrow_sums``);
 * copies and the pieces of cat: kind ``read`` without indices.
 
 The indexed side has stride 0 along the dims of the index tensors.  For gather(dim) of ``source``:

@@ -16,9 +16,11 @@ cdef class WriteKernel(Kernel):
     cdef public GatherBinding binding
     cdef public GatherBinding checks
     cdef public GatherBinding copy
+    cdef public GatherBinding wide
     cdef public object failure
     cdef public Py_ssize_t last
     cpdef object run(self, Plan plan, tuple operands, tuple numbers)
+    cdef object _store(self, TensorBase out, size_t source, tuple places)
 
 cdef class ScatterProductKernel(Kernel):
     cdef public object dim

@@ -11,6 +11,7 @@ from typing import Any
 import cython
 import numpy as np
 
+from slipstream.core.kernels.cpu import narrow_sums
 from slipstream.core.kernels.cpu.arrays import tensor_array
 from slipstream.core.kernels.cpu.gathering import (
     GatherBinding,
@@ -91,6 +92,7 @@ class WriteKernel(Kernel):
         self.binding = binding
         self.failure = failure
         self.copy = copy
+        self.wide = narrow_sums.widened(binding)
         self.checks = checks_of(binding)
         self.last = 2 + len(binding.indices)
 
@@ -100,16 +102,22 @@ class WriteKernel(Kernel):
         code: cython.Py_ssize_t = gathering.check(self.checks, places)
         if code >= 0:
             raise self.failure(str(gathering.failure(self.checks, code, places)))
-        out: cython.size_t = address(operands[0])
         if self.copy is not None:
-            gathering.run(self.copy, out, address(operands[1]), ())
+            gathering.run(self.copy, address(operands[0]), address(operands[1]), ())
         if len(operands) > self.last:
-            gathering.run(self.binding, out, address(operands[self.last]), places)
+            self._store(operands[0], address(operands[self.last]), places)
             return
         # A number is one element that every position reads: the strides of the value are 0.
         dtype = self.binding.dtype
         number = np.array(converted(numbers[0], dtype), dtype.numpy)
-        gathering.run(self.binding, out, number.ctypes.data, places)
+        self._store(operands[0], number.ctypes.data, places)
+
+    def _store(self, out: TensorBase, source: cython.size_t, places: tuple[Any, ...]) -> None:
+        """Write or add the values at ``source``."""
+        if self.wide is None:
+            gathering.run(self.binding, address(out), source, places)
+        else:
+            narrow_sums.add(self.binding, self.wide, out, source, places)
 
 
 def converted(number: Any, dtype: Any) -> Any:
@@ -144,8 +152,14 @@ class ScatterProductKernel(Kernel):
             value = np.atleast_1d(value)[tuple([slice(0, n) for n in index.shape])]
         places: list[Any] = list(np.indices(index.shape, sparse=True))
         places[dim] = index
+        value = np.asarray(value).astype(target.dtype)
         with np.errstate(all="ignore"):
-            np.multiply.at(target, tuple(places), np.asarray(value).astype(target.dtype))
+            if not narrow_sums.is_narrow(operands[0].spec.dtype):
+                np.multiply.at(target, tuple(places), value)
+                return
+            product = target.astype(np.float32)
+            np.multiply.at(product, tuple(places), value.astype(np.float32))
+            target[...] = product.astype(target.dtype)
 
 
 class JoinKernel(Kernel):

@@ -3,8 +3,10 @@ handles, and the engine."""
 
 from __future__ import annotations
 
+import _thread
 import functools
 import random
+import signal
 import sys
 import threading
 import weakref
@@ -50,6 +52,48 @@ def find_room(frames: int) -> None:
         find_room(frames - 1)
 
 
+class Interrupts:
+    """Keeps Ctrl-C out of a call of the driver: a real one is no Python, and nothing stops it.
+
+    The program's handler is called when the call has been made.
+    """
+
+    def __init__(self) -> None:
+        self.thread = threading.main_thread().ident
+        self.depth = 0
+        self.noted = False
+        self.handler: Any = None
+
+    def hold(self) -> None:
+        """Note interrupts only, from here on.  Those of the main thread: others get none."""
+        if threading.get_ident() != self.thread:
+            return
+        if not self.depth:
+            handler = signal.getsignal(signal.SIGINT)
+            if not callable(handler):
+                return
+            # From the moment that the handler is another, all this runs to its end.
+            signal.signal(signal.SIGINT, self.note)
+            self.handler = handler
+        self.depth += 1
+
+    def note(self, number: int, frame: Any) -> None:
+        """The handler in the meantime."""
+        self.noted = True
+
+    def let(self) -> None:
+        """Hand over what was noted."""
+        if threading.get_ident() != self.thread or not self.depth:
+            return
+        self.depth -= 1
+        if self.depth:
+            return
+        noted, self.noted = self.noted, False
+        signal.signal(signal.SIGINT, self.handler)
+        if noted:
+            _thread.interrupt_main(signal.SIGINT)
+
+
 class DriverLock:
     """Held while the driver works: one piece of work at a time, whichever driver asks.
 
@@ -59,12 +103,14 @@ class DriverLock:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.interrupts = Interrupts()
         self.depth = 0
         self.limit = 0
 
     def __enter__(self) -> None:
         # Python takes the old limit again only from some frames below it.
         find_room(MARGIN)
+        self.interrupts.hold()
         self.lock.acquire()
         if not self.depth:
             self.limit = sys.getrecursionlimit()
@@ -76,6 +122,7 @@ class DriverLock:
         if not self.depth:
             sys.setrecursionlimit(self.limit)
         self.lock.release()
+        self.interrupts.let()
 
 
 LOCK = DriverLock()

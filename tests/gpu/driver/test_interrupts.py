@@ -1,0 +1,83 @@
+"""Ctrl-C while the driver works: the call is made first, as a real driver's would be."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import slipstream as ss
+from slipstream.core.native.simulated import calls
+from slipstream.core.native.simulated.working import Desk
+
+
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_waits_for_the_end_of_the_outermost_call() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), calls.LOCK:  # noqa: PT012
+        with calls.LOCK:
+            signal.raise_signal(signal.SIGINT)
+            done.append("inner")
+        done.append("outer")
+    assert done == ["inner", "outer"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with calls.LOCK:
+        pass
+
+
+def test_interrupts_that_the_program_does_not_handle_stay_as_they_are() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with calls.LOCK:
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_calls_of_another_thread_leave_the_handler_alone() -> None:
+    found = []
+
+    def work() -> None:
+        with calls.LOCK:
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.default_int_handler]
+
+
+def test_a_program_goes_on_after_an_interrupt_in_the_middle_of_the_schedule(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    done, left, met = Desk.do, [0], 0
+
+    def interrupted(self: Any, *given: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            signal.raise_signal(signal.SIGINT)
+        return done(self, *given)
+
+    def counted() -> float:
+        x = ss.zeros(64, device="cuda")
+        for _ in range(100):
+            x = x + 1
+        return x.sum().item()
+
+    counted()
+    monkeypatch.setattr(Desk, "do", interrupted)
+    for number in range(1, 40, 3):
+        left[0] = number
+        try:
+            counted()
+        except KeyboardInterrupt:
+            met += 1
+        assert counted() == 6400
+    assert met > 3
