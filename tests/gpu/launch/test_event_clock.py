@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slipstream.core.launch.cuda.timing import LOOKS, TRIES, Clock
+from slipstream.core.launch.cuda.timing import LOOKS, TRIES, Clock, Span, moments
 
 # ns of a call, of the way to the card, and until a sleeping host is woken.
 CALL, WAY, WAKE = 100, 3_000, 40_000
@@ -60,3 +60,32 @@ def test_the_closest_try_counts(card: Callable[[], Card], most: int) -> None:
     assert abs(clock.at - driver.happened[clock.base]) <= most
     assert driver.made == TRIES
     assert sorted([*driver.destroyed, clock.base]) == list(range(1, TRIES + 1))
+
+
+class Told:
+    """A clock by which an event happened at its own number."""
+
+    def of(self, event: int) -> int:
+        return event
+
+
+def span(where: int, begun: int, last: int, first: int = 0) -> Span:
+    return Span(first, last, None, where, begun, 5)  # type: ignore[arg-type]
+
+
+def test_work_without_an_event_before_it_begins_where_its_stream_was_free() -> None:
+    ended: dict[int, int] = {}
+
+    def found(*facts: int) -> tuple[int, int]:
+        return moments(span(*facts), Told(), ended)  # type: ignore[arg-type]
+
+    stream, other, graph = 1 << 8, 2 << 8, 1 << 32
+    assert found(stream, 100, 900) == (100, 900)
+    # Behind other work of its stream, of whatever kind; not behind another stream's.
+    assert found(stream | graph, 200, 1500) == (900, 1500)
+    assert found(other, 200, 1600) == (200, 1600)
+    # The stream is empty again.
+    assert found(stream, 2000, 2100) == (2000, 2100)
+    # The clocks are not quite the same.
+    assert found(other, 1700, 1699) == (1699, 1699)
+    assert found(stream, 2000, 2600, 2300) == (2300, 2600)
