@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import pytest
 
-from slipstream.core.launch.cuda.timing import LOOKS, TRIES, Clock
+from slipstream.core.launch.cuda.timing import (
+    AHEAD,
+    LOOKS,
+    TRIES,
+    Clock,
+    Span,
+    done_of,
+    moments,
+)
 
 # ns of a call, of the way to the card, and until a sleeping host is woken.
 CALL, WAY, WAKE = 100, 3_000, 40_000
@@ -60,3 +69,67 @@ def test_the_closest_try_counts(card: Callable[[], Card], most: int) -> None:
     assert abs(clock.at - driver.happened[clock.base]) <= most
     assert driver.made == TRIES
     assert sorted([*driver.destroyed, clock.base]) == list(range(1, TRIES + 1))
+
+
+class Told:
+    """A clock by which an event happened at its own number."""
+
+    def of(self, event: int) -> int:
+        return event
+
+
+def span(where: int, begun: int, last: int, first: int = 0) -> Span:
+    return Span(first, last, None, where, begun, 5)  # type: ignore[arg-type]
+
+
+def test_work_without_an_event_before_it_begins_where_its_stream_was_free() -> None:
+    ended: dict[int, int] = {}
+
+    def found(*facts: int) -> tuple[int, int]:
+        return moments(span(*facts), Told(), ended)  # type: ignore[arg-type]
+
+    stream, other, graph = 1 << 8, 2 << 8, 1 << 32
+    assert found(stream, 100, 900) == (100, 900)
+    # Behind other work of its stream, of whatever kind; not behind another stream's.
+    assert found(stream | graph, 200, 1500) == (900, 1500)
+    assert found(other, 200, 1600) == (200, 1600)
+    # The stream is empty again.
+    assert found(stream, 2000, 2100) == (2000, 2100)
+    # The clocks are not quite the same.
+    assert found(other, 1700, 1699) == (1699, 1699)
+    assert found(stream, 2000, 2600, 2300) == (2300, 2600)
+
+
+class Looks:
+    """Events up to a number have happened; how often somebody looked."""
+
+    def __init__(self, happened: set[int]) -> None:
+        self.happened = happened
+        self.count = 0
+
+    def query_event(self, event: int) -> bool:
+        self.count += 1
+        return event in self.happened
+
+
+@pytest.mark.parametrize("done", [0, 1, 5, 31, 32])
+def test_spans_of_one_stream_are_found_done_by_few_looks(done: int) -> None:
+    pending = deque(span(1 << 8 | (number % 2) << 32, 0, number) for number in range(32))
+    looks, found = Looks(set(range(done))), 0
+    while pending:
+        count = done_of(pending, looks)
+        if not count:
+            break
+        found += count
+        for _ in range(count):
+            pending.popleft()
+    assert found == done
+    # One for each would be 33 at most.
+    assert looks.count <= 1 + done // AHEAD + 3 * AHEAD.bit_length() - 2
+
+
+def test_another_streams_event_says_nothing_of_this_ones() -> None:
+    one, other = 1 << 8, 2 << 8
+    pending = deque([span(one, 0, 0), span(other, 0, 1), span(one, 0, 2), span(other, 0, 3)])
+    assert done_of(pending, Looks({1, 3})) == 0
+    assert done_of(pending, Looks({0, 1, 2, 3})) == 1

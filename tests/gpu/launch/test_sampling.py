@@ -11,6 +11,7 @@ import pytest
 from slipstream.core.launch.cuda.activities import Noted, fill, resampled
 from slipstream.core.launch.cuda.sampling import (
     BESIDE,
+    BUDGET,
     CALM,
     FIRST,
     INTERVAL,
@@ -64,6 +65,80 @@ def test_the_first_sends_are_timed_and_later_ones_at_steady_intervals() -> None:
     begins = [number for number in late(quick, FIRST + CALM) if not quick[number - 1]]
     assert len(begins) == 9
     assert {after - before for before, after in pairwise(begins)} <= {101, 102}
+
+
+class Host:
+    """Sends by a host's clock: ns of one, what is added where it is timed, and where it turns."""
+
+    def __init__(self, timed: int, turn: int) -> None:
+        self.library = Library()
+        self.sampler = Sampler(self.library, False)
+        self.timed = timed
+        self.turn = turn
+        self.now = 1
+        self.added = 0
+
+    def send(self, content: int = 1, put_aside: int = 0) -> bool:
+        """One send, after which as much time passes; whether it was timed."""
+        turned = len(self.library.turned)
+        timed = not self.sampler.begin(content, 8, 8.0, self.now)
+        added = self.timed * timed + self.turn * (len(self.library.turned) - turned)
+        self.now += 30_000 + added + put_aside
+        self.sampler.end(self.now)
+        self.now += 120_000
+        self.added += added
+        return timed
+
+
+@pytest.mark.parametrize("contents", [1, 4])
+@pytest.mark.parametrize(("timed", "turn"), [(40_000, 35_000), (200_000, 100_000), (2_000, 1_000)])
+def test_laps_take_no_more_than_their_part_of_the_time(
+        timed: int, turn: int, contents: int) -> None:
+    host = Host(timed, turn)
+    for number in range(64 * contents):
+        host.send(1 + number % contents)
+    begun, spent, laps = host.now, host.added, len(host.library.turned)
+    found = [host.send(1 + number % contents) for number in range(20_000)]
+    assert host.added - spent <= 1.05 * (host.now - begun) / BUDGET
+    # It is used where it is the limit, and each lap is still one.
+    laps = (len(host.library.turned) - laps) / 2
+    assert laps >= 20
+    each = (contents + 1) * timed + 2 * turn
+    assert laps >= 0.7 * (host.now - begun) / max(
+        BUDGET * each, INTERVAL, SHARE * contents * 150_000)
+    assert sum(found) == pytest.approx(laps * (contents + 1), abs=contents + 1)
+
+
+def test_the_price_of_a_lap_is_what_it_adds() -> None:
+    host = Host(40_000, 35_000)
+    for _ in range(400):
+        host.send()
+    assert host.sampler.price == pytest.approx(2 * 40_000 + 2 * 35_000, rel=0.02)
+
+
+def test_a_neighbours_turn_in_a_lap_is_not_its_price() -> None:
+    host = Host(40_000, 35_000)
+    for _ in range(400):
+        host.send()
+    before = host.sampler.price
+    while not host.send():
+        pass
+    host.send(put_aside=50_000_000)
+    for _ in range(400):
+        host.send()
+    assert host.sampler.price == before
+
+
+def test_sends_of_two_threads_at_once_have_no_price() -> None:
+    host = Host(40_000, 35_000)
+    for _ in range(20):
+        host.send()
+    sampler = host.sampler
+    usual = dict(sampler.usual)
+    sampler.begin(1, 8, 8.0, host.now)
+    sampler.begin(1, 8, 8.0, host.now)
+    sampler.end(host.now + 5)
+    assert sampler.usual == usual
 
 
 @pytest.mark.parametrize("contents", [1, 3, 7, MOST_AGAIN + 5])

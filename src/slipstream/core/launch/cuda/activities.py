@@ -357,13 +357,15 @@ class _Still:
         return True
 
 
-def resampled(notes: list[Noted]) -> Sums:
+def resampled(notes: list[Noted], price: int = 0) -> Sums:
     """What sampling makes of launches that were all told of, as in `Session(every_kernel=True)`.
 
+    ``price``: what a lap of timed sends costs the host, as a sampler that ran found it.
     Both sums are of the very same launches: what a card's clocks do between two runs, or because
     CUPTI looks on, is in both of them.
     """
     sampler = Sampler(_Still(), False)
+    sampler.price = price
     whole = [noted for noted in notes if noted.copied < 0 and all(noted.times)]
     copies = []
     for noted in whole:

@@ -1,17 +1,20 @@
 """Which launches CUPTI times kernel by kernel, and what times the others' kernels take.
 
 That makes the driver take the kernels of a graph one by one, which costs the host more than all
-else of a profile.  So it is done while something is new, at steady intervals afterwards, and
-wherever kernels are long enough that it does not matter.  Other launches have the times of the
-events around them, between which each kernel takes the mean of its times where it was measured just
-before and just after: a card's clocks drift.
+else of a profile.  So it is done while something is new, at steady intervals afterwards that
+are long by what it was measured to cost this host, and wherever kernels are long enough that it
+does not matter.  Other launches have the times of the events around them, between which each kernel
+takes the mean of its times where it was measured just before and just after: a card's clocks drift.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from statistics import fmean
+from collections import deque
+from statistics import fmean, median_low
 from typing import Any, NamedTuple
+
+import cython
 
 # Launches of the same ops of the same lines that are timed kernel by kernel at first.
 FIRST = 3
@@ -21,6 +24,9 @@ CALM, MOST_CALM = 1, 32
 # Then all contents are timed again, one after the other, where at least so many times as many sends
 # as there are contents were not, and so many ns have passed; at most so many sends in a row.
 SHARE, INTERVAL, MOST_AGAIN = 16, 4_000_000, 16
+# And so many times as long as such a lap was measured to cost the host: 3 % of its time at most.
+# The median of so many laps counts, as a neighbour may have the processor in one of them.
+BUDGET, PRICES = 32, 3
 # Sends that were timed, before a send and behind it, of which its kernels take the mean.
 BESIDE = 2
 # Kernels that are reckoned to take longer on average (ns): what it costs is little beside them.
@@ -31,7 +37,8 @@ class Sampler:
     """Turns CUPTI's records of kernels off and on.
 
     ``library``: CUPTI; ``every``: they are not turned any more; ``off``: whether they are off;
-    ``open``: sends that are under way.
+    ``open``: sends that are under way; ``price``: ns by which a lap of timed sends is longer for
+    the host, with the turns before and behind it; 0 while that is not known.
     """
 
     def __init__(self, library: Any, every: bool) -> None:
@@ -48,6 +55,16 @@ class Sampler:
         self.sends = 0
         self.contents: set[int] = set()
         self.again = 0
+        # The send under way: its content, when it began, whether the records were turned for it.
+        self.content = 0
+        self.begun = 0
+        self.turned = False
+        # The least ns of late that sends take which are not timed, by content.
+        self.usual: dict[int, int] = {}
+        self.price = 0
+        self.prices: deque[int] = deque(maxlen=PRICES)
+        self.spent = 0
+        self.lapped = False
 
     def begin(self, content: int, count: int, cost: float, now: int) -> bool:
         """Launches are about to be sent, at ``now`` ns; whether CUPTI does not tell of them.
@@ -58,10 +75,11 @@ class Sampler:
         self.open += 1
         if self.every:
             return self.off
-        seen = self.seen.get(content, 0) if content else 0
-        needed = seen < FIRST or cost > LONG * count
+        self.content, self.begun, self.turned = content, now, False
+        seen: cython.Py_ssize_t = self.seen.get(content, 0) if content else 0
+        needed: cython.bint = seen < FIRST or cost > LONG * count
         self.calm = 0 if needed else self.calm + 1
-        wanted = self.is_due(content, now) or needed
+        wanted: cython.bint = self.is_due(content, now) or needed
         # What another thread is about to launch is told of as that thread was answered.
         if wanted == self.off and (wanted or self.calm > self.patience) and self.open == 1:
             self.turn(needed)
@@ -80,15 +98,30 @@ class Sampler:
         self.last = self.last or now
         self.sends += 1
         self.contents.add(content)
-        count = len(self.contents)
-        if self.sends >= SHARE * count and now - self.last >= INTERVAL:
+        count: cython.Py_ssize_t = len(self.contents)
+        due: cython.longlong = max(INTERVAL, BUDGET * self.price)
+        if self.sends >= SHARE * count and now - self.last >= due:
             # One more: the first may be told of wrongly, right behind the turn.
             self.again = min(count, MOST_AGAIN) + 1
+            self.lapped, self.spent = self.off, 0
         return False
 
-    def end(self) -> None:
-        """They were sent."""
+    def end(self, now: int = 0) -> None:
+        """They were sent, at ``now`` ns; 0 where nobody knows."""
         self.open -= 1
+        # Beside another thread's no send shows what it takes.
+        if not now or self.every or self.open:
+            return
+        took: cython.longlong = now - self.begun
+        usual: cython.longlong = self.usual.get(self.content, took)
+        if not self.off or self.turned:
+            self.spent += max(took - usual, 0)
+        else:
+            self.usual[self.content] = min(took, usual + (usual >> 6) + 1)
+        if self.lapped and self.off and self.turned:
+            self.lapped = False
+            self.prices.append(self.spent)
+            self.price = median_low(self.prices)
 
     def turn(self, needed: bool) -> None:
         """Turn the records off or on; for good where CUPTI does not."""
@@ -96,6 +129,7 @@ class Sampler:
             self.every = True
             return
         self.off = not self.off
+        self.turned = True
         if needed:
             self.patience = min(2 * self.patience, MOST_CALM)
 

@@ -51,9 +51,13 @@ READY = 80
 TRIES, LOOKS = 4, 64
 # Timed spans whose events are not done yet; with more, the host looks at the oldest.
 MOST_PENDING = 2048
+# Spans of which the last is looked at first: a look is a driver's call.
+AHEAD = 16
 # Nanoseconds after which spans are measured from a newer event: the driver tells 32-bit floats.
 REBASE = 200_000_000
 LIBRARY = "library call"
+# Bits of a record's ``where`` that say on which device and stream.
+STREAM = (1 << 24) - 1
 COPY_NAMES = {TO_DEVICE: "copy to device", TO_HOST: "copy to host"}
 
 
@@ -91,7 +95,10 @@ class Parts(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Work between two events, which the host recorded ``host`` ns apart, from ``begun`` on."""
+    """Work between two events, which the host recorded ``host`` ns apart, from ``begun`` on.
+
+    Without an event ``first`` it begins then, or where the work before it on its stream ended.
+    """
 
     first: int
     last: int
@@ -179,6 +186,8 @@ class Timer:
         # Events that may be used again, by device.
         self.free: dict[int, list[int]] = {}
         self.pending: deque[Span] = deque()
+        # When the last span of a device's stream ended whose time is known.
+        self.ended: dict[int, int] = {}
         self.lock = threading.Lock()
         self.lost = 0
         # What a kernel at a line belongs to, by (line, kernel's name).
@@ -208,7 +217,8 @@ class Timer:
             parts = self.parts_of(work, where | (0 if work.reason else REPLAYED))
         if self.activities is not None:
             untold = self.activities.begin(parts)
-        event = 0 if self.told else self.mark(queue.stream, where)
+        # Where CUPTI tells most, one event a send is enough.
+        event = 0 if self.told or self.activities else self.mark(queue.stream, where)
         return Begun(layer, self.ring.now(), event, parts, untold)
 
     def attach(self, driver: Any) -> None:
@@ -331,7 +341,8 @@ class Timer:
             self.attach(driver)
         _, _, nbytes, kind, stream = arguments
         layer, where = self.ring.switch(COPYING), self.place_of(stream)
-        begun = Begun(layer, self.ring.now(), 0 if self.told else self.mark(stream, where))
+        event = 0 if self.told or self.activities else self.mark(stream, where)
+        begun = Begun(layer, self.ring.now(), event)
         driver.copy(*arguments)
         state = modes.current()
         site = self.ring.site_of(state.code, state.instruction)
@@ -380,7 +391,7 @@ class Timer:
     def over(self, stream: int, parts: Parts, begun: Begun, where: int) -> None:
         """A send is over."""
         if self.activities is not None:
-            self.activities.sampler.end()
+            self.activities.sampler.end(self.ring.now())
         self.timed(stream, parts, begun, where)
 
     def timed(self, stream: int, parts: Parts, begun: Begun, where: int) -> None:
@@ -394,7 +405,7 @@ class Timer:
             noted = self.activities.note(Noted(parts.rows, parts.symbols, bool(where & REPLAYED),
                                                parts.copied, begun.untold))
             noted.begun, noted.cost = begun.start, parts.cost
-        if not begun.event or not last:
+        if not last or not (begun.event or self.activities):
             self.lost += len(parts.rows)
             return
         self.pending.append(Span(begun.event, last, parts, where, begun.start, host, noted))
@@ -413,11 +424,13 @@ class Timer:
 
     def write_done(self) -> None:
         """The same; the lock is held."""
-        while self.pending and self.calls.query_event(self.pending[0].last):
+        done = 0
+        while self.pending and (done or (done := done_of(self.pending, self.calls))):
+            done -= 1
             span = self.pending.popleft()
             free, clock = self.free[span.where & 255], self.clocks[span.where & 255]
             try:
-                start, end = clock.of(span.first), clock.of(span.last)
+                start, end = moments(span, clock, self.ended)
             except DriverError:
                 self.lost += len(span.parts.rows)
                 continue
@@ -426,7 +439,8 @@ class Timer:
             if span.noted is not None:
                 span.noted.first = first
                 span.noted.span = start, end, start - span.begun > EMPTY
-            free.append(span.first)
+            if span.first:
+                free.append(span.first)
             if end - clock.at > REBASE:
                 free.append(clock.base)
                 clock.base, clock.at = span.last, end
@@ -449,13 +463,39 @@ class Timer:
         if self.activities is not None:
             self.verdict = self.activities.finish()
             self.activities = None
-        left = [clock.base for clock in self.clocks.values()]
-        left += [event for events in self.free.values() for event in events]
-        left += [event for span in self.pending for event in (span.first, span.last)]
-        self.pending.clear()
-        for event in left:
-            with contextlib.suppress(DriverError):
-                self.driver.destroy_event(event)
+        give_back(self)
+
+
+def done_of(pending: deque[Span], calls: Any) -> int:
+    """How many of the oldest spans are known to be done, by few looks: a stream keeps its order."""
+    count = min(len(pending), AHEAD)
+    while count > 1:
+        last = pending[count - 1]
+        if all((pending[place].where ^ last.where) & STREAM == 0 for place in range(count - 1)):
+            if calls.query_event(last.last):
+                return count
+        count //= 2
+    return int(calls.query_event(pending[0].last))
+
+
+def moments(span: Span, clock: Clock, ended: dict[int, int]) -> tuple[int, int]:
+    """When a span that is done began and ended; ``ended``: when the last of each stream did."""
+    stream, end = span.where & STREAM, clock.of(span.last)
+    start = clock.of(span.first) if span.first else min(
+        max(ended.get(stream, 0), span.begun), end)
+    ended[stream] = end
+    return start, end
+
+
+def give_back(timer: Timer) -> None:
+    """Destroy all events of a profile that is over."""
+    left = [clock.base for clock in timer.clocks.values()]
+    left += [event for events in timer.free.values() for event in events]
+    left += [event for span in timer.pending for event in (span.first, span.last) if event]
+    timer.pending.clear()
+    for event in left:
+        with contextlib.suppress(DriverError):
+            timer.driver.destroy_event(event)
 
 
 def prepare(timer: Timer) -> None:
