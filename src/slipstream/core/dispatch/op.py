@@ -454,10 +454,8 @@ def _short_part(op: OpCore, place: int, value: Any) -> Any:
         return DEFAULT if value is op.defaults[place] else type(value)
     if kind != STATIC:
         return UNKEYED
-    if value is True:
-        return YES
-    if value is False:
-        return NO
+    if value is True or value is False:
+        return YES if value else NO
     if type(value) is int or type(value) is str or place >= op.count:
         return value if type(value) is int or type(value) is str else UNKEYED
     if type(value) is DType or (type(value) is tuple and _told_apart(value)):
@@ -530,9 +528,8 @@ def _part(op: OpCore, place: int, value: Any) -> Any:
     """What the key holds of an argument that is no tensor: its value only if it is static."""
     kind: cython.int = op.kinds[place]
     if kind == STATIC:
-        if type(value) is int or type(value) is str or type(value) is DType:
-            return value
-        if type(value) is tuple and _told_apart(value):
+        if (type(value) is int or type(value) is str or type(value) is DType
+                or (type(value) is tuple and _told_apart(value))):
             return value
         if _has_numpy((value,)):
             raise NumPyScalarError(f"{op.name}(): argument '{op.names[place]}' is of NumPy's type")
@@ -551,10 +548,8 @@ _ZEROS = {1.0: (float, "0.0"), -1.0: (float, "-0.0")}
 
 def static_key(value: Any) -> Any:
     """What keys hold of a static argument: equal for what is alike in value, type and sign."""
-    if value is True:
-        return YES
-    if value is False:
-        return NO
+    if value is True or value is False:
+        return YES if value else NO
     if isinstance(value, (tuple, list)):
         whole = tuple(value)
         return whole if _told_apart(whole) else tuple([static_key(each) for each in whole])
