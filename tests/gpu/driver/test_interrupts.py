@@ -12,6 +12,7 @@ import pytest
 import slipstream as ss
 from slipstream.core.native.simulated import calls
 from slipstream.core.native.simulated.working import Desk
+from slipstream.core.vocab.settings import settings
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,7 @@ def test_calls_of_another_thread_leave_the_handler_alone() -> None:
     assert found == [signal.default_int_handler]
 
 
+@pytest.mark.skipif(settings.driver == "real", reason="for the simulated driver only")
 def test_a_program_goes_on_after_an_interrupt_in_the_middle_of_the_schedule(
         monkeypatch: pytest.MonkeyPatch) -> None:
     done, left, met = Desk.do, [0], 0
