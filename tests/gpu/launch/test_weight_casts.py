@@ -336,14 +336,15 @@ def test_threads() -> None:
     net, x = layers(2), rows()
     wanted = gradients(net)
     found: list[list[Any]] = []
+    # Made here: all threads seed and draw from one generator.
+    nets = [layers(2), layers(2)]
 
-    def work() -> None:
-        mine = layers(2)
+    def work(mine: Any) -> None:
         for _ in range(3):
             last = gradients(mine)
         found.append(last)
 
-    workers = [threading.Thread(target=work) for _ in range(2)]
+    workers = [threading.Thread(target=work, args=(each,)) for each in nets]
     for each in workers:
         each.start()
     through(net, x)
