@@ -47,6 +47,7 @@ def wire() -> None:
     op.wiring.begin_write = writing.begin_write
     op.wiring.end_write = writing.end_write
     op.wiring.deliver = writing.deliver
+    op.wiring.made_like = writing.made_like
     op.wiring.arguments = bind_arguments
     op.wiring.blame = blame
     op.wiring.blame_launch = blame_launch

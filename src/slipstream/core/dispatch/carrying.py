@@ -62,6 +62,7 @@ class Wiring:
     begin_write: Any = None
     end_write: Any = None
     deliver: Any = None
+    made_like: Any = None
     blame: Any = None
     blame_launch: Any = None
     shortened: Any = None

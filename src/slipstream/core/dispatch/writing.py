@@ -178,6 +178,15 @@ def _bare(spec: Any, storage: Storage, offset: int) -> TensorBase:
     return made
 
 
+def made_like(op: Any, values: Any, target: Any) -> Any:
+    """The arguments of an ``out=`` call; a dtype and a device that makers leave open are out's."""
+    if "device" not in op.names or not isinstance(target, TensorBase):
+        return values
+    own = {"dtype": target.spec.dtype, "device": target.spec.device}
+    return tuple([own.get(name) if value is None else value
+                  for name, value in zip(op.names, values, strict=True)])
+
+
 def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
     """Write the result of a compound op to the target of its in-place or ``out=`` form."""
     if result is target:
