@@ -148,3 +148,11 @@ def test_norms() -> None:
     found = ss._foreach_norm(mine)
     wanted = [np.linalg.norm(each.numpy().ravel().astype(np.float64)) for each in mine]
     np.testing.assert_allclose([each.item() for each in found], wanted, rtol=1e-6)
+
+
+def test_what_an_op_refuses_its_list_refuses_in_the_same_words() -> None:
+    # Formulas of these have no complex form.
+    x = ss.ones(2, dtype=ss.complex64)
+    for name in ("acos", "asin", "atan", "erf"):
+        with pytest.raises(NotImplementedError, match=f"{name} is not supported for complex"):
+            getattr(ss, f"_foreach_{name}")([x, x])

@@ -299,3 +299,8 @@ def test_sizes_as_tuples():
     assert sizes._pair((1, 2)) == (1, 2)
     assert sizes._triple([1, 2, 3]) == (1, 2, 3)
     assert sizes._quadruple(0) == (0, 0, 0, 0)
+
+
+def test_conv3d_refuses_a_bias_that_is_no_tensor() -> None:
+    with pytest.raises(TypeError, match="'bias' must be Tensor, not int"):
+        F.conv3d(ss.ones(1, 1, 3, 3, 3), ss.ones(1, 1, 2, 2, 2), bias=3)

@@ -10,6 +10,7 @@ from slipstream.core.dispatch.lists import TensorList
 from slipstream.core.dispatch.op import IN_PLACE, PLAIN, Op
 from slipstream.core.dispatch.signature import NUMBER, TENSOR_OR_NUMBER
 from slipstream.core.engine.tape import tape
+from slipstream.core.fuse.symbols import NotAFormula
 from slipstream.core.vocab.modes import ModeState, modes
 from slipstream.core.vocab.records import TensorBase
 
@@ -115,7 +116,7 @@ def made(op: Op, columns: list[list[Any]], arguments: Any, facts: Any) -> Parts:
     state.grad_enabled = False
     try:
         lists, rest = gathered(task, state, columns)
-    except (RuntimeError, TypeError, ValueError):
+    except (RuntimeError, TypeError, ValueError, NotAFormula):
         return [], list(range(len(columns[0])))
     finally:
         state.grad_enabled = before

@@ -83,6 +83,8 @@ def conv3d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None, s
     else:
         given = sizes(padding, 3, "padding")
         edges, flat = (given[0], given[0]), given[1:]
+    if bias is not None and not isinstance(bias, ss.Tensor):
+        raise TypeError(f"conv3d(): argument 'bias' must be Tensor, not {type(bias).__name__}")
     if bias is not None and bias.dtype is not volumes.dtype:
         raise RuntimeError(f"Input type ({volumes.dtype.name}) and bias type ({bias.dtype.name}) "
                            "should be the same")
