@@ -295,7 +295,10 @@ def test_wrong_dtype_names_the_operand_the_rule_the_line_and_the_mend() -> None:
 def test_wrong_places() -> None:
     x, y = vectors()
     assert "mend: x.cuda()" in wrong(RuntimeError, "x is on cpu", x.cpu(), y, N, 1.0)
-    wrong(RuntimeError, "y is not contiguous", x, ss.ones(2 * N, device="cuda")[::2], N, 1.0)
+    text = wrong(RuntimeError, "y is not contiguous", x, ss.ones(2 * N, device="cuda")[::2], N,
+                 1.0)
+    # y is written: what goes into a copy alone would be lost.
+    assert "mend: own = y.contiguous(), pass own, and y.copy_(own) after the launch" in text
     wrong(RuntimeError, "y is not contiguous", x, ss.ones(1, device="cuda").expand(N), N, 1.0)
 
 

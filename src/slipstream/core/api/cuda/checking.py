@@ -63,16 +63,20 @@ class Checked:
         if element.dtypes and spec.dtype not in element.dtypes:
             wanted = " or ".join(each.name for each in element.dtypes)
             raise self._refusal(TypeError, args, parameter, f"is {spec.dtype.name}, and the "
-                                f"pointer takes {wanted}", f"{name}.to({element.dtypes[0]!r})")
+                                f"pointer takes {wanted}",
+                                instead(parameter, f"{name}.to({element.dtypes[0]!r})"))
         if spec.device.type != "cuda":
             raise self._refusal(RuntimeError, args, parameter,
-                                f"is on {spec.device}, and kernels run on a card", f"{name}.cuda()")
+                                f"is on {spec.device}, and kernels run on a card",
+                                instead(parameter, f"{name}.cuda()"))
         if device is not None and spec.device is not device:
             raise self._refusal(RuntimeError, args, parameter, f"is on {spec.device}, and what "
-                                f"comes before it on {device}", f'{name}.to("{device}")')
+                                f"comes before it on {device}",
+                                instead(parameter, f'{name}.to("{device}")'))
         if not spec.contiguous:
             raise self._refusal(RuntimeError, args, parameter, f"is not contiguous: its strides "
-                                f"are {spec.strides}", f"{name}.contiguous()")
+                                f"are {spec.strides}",
+                                instead(parameter, f"{name}.contiguous()"))
         if spec.numel % element.count:
             raise self._refusal(RuntimeError, args, parameter, f"has {spec.numel} elements, which "
                                 f"is no multiple of the vector's {element.count}")
@@ -89,7 +93,8 @@ class Checked:
         """Raise for a tensor whose address does not suit the pointer's type."""
         parameter = self._pointer(args, place)
         raise self._refusal(RuntimeError, args, parameter, "starts at an address that is no "
-                            f"multiple of {alignment} bytes", f"{parameter.name}.clone()")
+                            f"multiple of {alignment} bytes",
+                            instead(parameter, f"{parameter.name}.clone()"))
 
     def refuse_write(self, args: Any, place: int) -> None:
         """Raise for read-only memory behind a pointer that is not to const."""
@@ -167,3 +172,10 @@ def number_types(parameter: Parameter) -> tuple[type, ...]:
     if parameter.kind == TRUTH_KIND:
         return (bool, int, np.bool_, np.integer)
     return (int, np.integer)
+
+
+def instead(parameter: Parameter, made: str) -> str:
+    """The mend that passes another tensor: what a kernel writes there has to come back."""
+    if parameter.constant:
+        return made
+    return f"own = {made}, pass own, and {parameter.name}.copy_(own) after the launch"
