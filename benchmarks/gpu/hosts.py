@@ -165,7 +165,7 @@ def changing() -> list[Row]:
     torch = peers.torch()
     rows = [ratio("64 launches, every address changed: CPU side / memo off", on, off, 0.6),
             ratio("a step at a length never seen / PyTorch eager", new,
-                  loop(unseen(torch), peer_wait, 200, 101)[1], 1.0)]
+                  loop(unseen(torch), peer_wait, 200, 101, 1)[1], 1.0)]
     rows += [Row(f"a step at a length never seen: {name}", count, None, count, None, "")
              for name, count in counted.items()]
     return [*rows, ratio("a growing cache k[:, :t], a step / PyTorch eager", cache,
@@ -175,9 +175,9 @@ def changing() -> list[Row]:
 def counted_unseen() -> tuple[float, dict[str, float]]:
     """Its time on ours, and what the driver and the library were asked in one."""
     step = unseen(ss)
-    loop(step, ours_wait, 1, 100)
+    loop(step, ours_wait, 1, 100, 1)
     before = ss.cuda.driver_stats()
-    wall = loop(step, ours_wait, 200, 0)[1]
+    wall = loop(step, ours_wait, 200, 0, 1)[1]
     after = ss.cuda.driver_stats()
     return wall, {name: (after[name] - before[name]) / 200 for name in COUNTED}
 
@@ -193,4 +193,4 @@ def growing(lib: Any, wait: Step) -> float:
             scores @ v[:, :t]
 
     with lib.no_grad():
-        return loop(steps, wait, 2, WARM_SEQUENCES)[1] / 256
+        return loop(steps, wait, 5, WARM_SEQUENCES, 5)[1] / 256

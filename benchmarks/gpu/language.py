@@ -104,7 +104,7 @@ def gpt2() -> list[Row]:
 def trained(lib: Any, wait: Step) -> tuple[float, float]:
     """Microseconds a step and the peak of memory in GiB."""
     step = gpt.eager(lib, gpt.GPT2)
-    wall = loop(step, wait, 20, 8)[1]
+    wall = loop(step, wait, 20, 8, 4)[1]
     return wall, lib.cuda.max_memory_allocated() / GIB
 
 
