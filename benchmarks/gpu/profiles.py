@@ -7,8 +7,11 @@ is what the verdict promised by what was gained.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from slipstream.core.api.profiling import Session
 from slipstream.core.launch.cuda.activities import Activities, Sums, resampled
 
 ROOT = Path(__file__).resolve().parents[2]
+WORKER = Path(__file__).resolve().parent / "profile_worker.py"
 INSTEAD = re.compile(r"^( *)\S.*  # instead: (.*)$", re.MULTILINE)
 OPS, ROUNDS = 2000, 15
 WARM, STEPS = 60, 40
@@ -56,7 +60,20 @@ def costs() -> list[Row]:
                 best[on] = min(best[on], watched(x, on))
         rows.append(Row(f"profile on, {device}: added to an op's host time",
                         best[True], best[False], best[True] - best[False], COST_BAR, "µs"))
+        rows += peer_cost(device)
     return rows
+
+
+def peer_cost(device: str) -> list[Row]:
+    """The same of PyTorch's profiler, in a process of its own; nothing where there is none."""
+    done = subprocess.run([sys.executable, str(WORKER), device], capture_output=True, text=True,
+                          timeout=60)
+    if done.returncode:
+        print(f"PyTorch's profiler: {done.stderr.strip().splitlines()[-1:]}")
+        return []
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    return [Row(f"PyTorch's profile on, {device}: added to an op's host time", found["on"],
+                found["off"], found["on"] - found["off"], None, "µs")]
 
 
 def small_ops(x: Any) -> float:
