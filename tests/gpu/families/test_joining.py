@@ -8,6 +8,7 @@ import pytest
 
 import slipstream as ss
 from gpu.families.sides import DTYPES, check, numbers, shifted, tensor
+from slipstream.core.kernels.cuda.joining import Piece, together
 
 
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 40])
@@ -60,3 +61,36 @@ def test_gradients() -> None:
         return out, *[leaf.grad for leaf in leaves]
 
     check(call)
+
+
+@pytest.mark.parametrize("dtype", [ss.uint8, ss.bfloat16, ss.float32, ss.complex128])
+@pytest.mark.parametrize("widths", [(64, 32), (64, 3, 40), (17, 33), (1, 48, 1)])
+def test_lines_are_moved_in_vectors(dtype: Any, widths: tuple[int, ...]) -> None:
+    def call(device: str) -> Any:
+        pieces = [tensor(numbers(place, (3, 5, width)), device).to(dtype)
+                  for place, width in enumerate(widths)]
+        # From an address that no vector begins at, and into lines that are longer.
+        odd = [shifted(numbers(place, (3, 5, width)), device).to(dtype)
+               for place, width in enumerate(widths)]
+        whole = ss.zeros(3, 5, sum(widths) + 1, device=device, dtype=dtype)
+        ss.cat(pieces, 2, out=whole[..., 1:])
+        return (ss.cat(pieces, -1), ss.cat(odd, 2), whole, ss.cat([p.transpose(0, 1)
+                for p in pieces], 2), ss.cat([p[:, 1:] for p in odd], 2), ss.stack([pieces[0],
+                odd[0]], 0))
+
+    check(call)
+
+
+@pytest.mark.parametrize(("dtypes", "widths", "each"), [
+    ((ss.bfloat16, ss.bfloat16), (256, 64), 8), ((ss.float32, ss.float32), (256, 3), 4),
+    ((ss.uint8, ss.uint8), (3, 5), 1), ((ss.float32, ss.bfloat16), (64, 64), 1)])
+def test_what_a_thread_takes(dtypes: Any, widths: Any, each: int) -> None:
+    out = ss.empty(8, sum(widths), dtype=dtypes[0])
+    found, start = [], 0
+    for number, (dtype, width) in enumerate(zip(dtypes, widths, strict=True)):
+        found.append(Piece(number, ss.empty(8, width, dtype=dtype).spec, start, out.spec.strides))
+        start += width
+    assert together(out.spec, found) == each
+    # Columns of a transposed result lie apart.
+    columns = [Piece(0, ss.empty(8, 64).spec, 0, (1, 8))]
+    assert together(out.spec, columns) == 1

@@ -8,6 +8,7 @@ from typing import Any
 from slipstream.core.kernels.cuda import elements
 from slipstream.core.kernels.cuda.walks import (
     address,
+    blocks,
     described,
     divider,
     launch,
@@ -22,7 +23,7 @@ TOGETHER = 16
 
 _JOIN = """
 struct slip_piece {
-    int64_t first, start, shape[RANK], divider[RANK], target[RANK], source[RANK];
+    int64_t first, start, last, shape[RANK], divider[RANK], target[RANK], source[RANK];
 };
 struct slip_walk { int64_t numel; slip_piece pieces[COUNT]; };
 extern "C" __global__ void slip_join(item_t* out PARAMETERS, const slip_walk walk) {
@@ -33,10 +34,11 @@ extern "C" __global__ void slip_join(item_t* out PARAMETERS, const slip_walk wal
     for (int k = 1; k < COUNT; k++) number += at >= walk.pieces[k].first;
     const slip_piece& piece = walk.pieces[number];
     place_t left = (place_t)(at - piece.first);
-    int64_t to = piece.start, from = 0;
+    int64_t to = piece.start, from = 0, rest = 0;
 #pragma unroll
     for (int d = RANK - 1; d >= 0; d--) {
-        const int64_t c = slip_take(left, piece.shape[d], piece.divider[d]);
+        int64_t c = slip_take(left, piece.shape[d], piece.divider[d]);
+        if (d == RANK - 1) rest = piece.last - (c *= EACH);
         to += c * piece.target[d];
         from += c * piece.source[d];
     }
@@ -46,6 +48,16 @@ CASES
 }
 """
 _CASE = "    case {0}: {{ const {1} item = p{0}[from]; out[to] = {2}; break; }}"
+# Several neighbours at once, in one access where both sides let it.
+_TOGETHER = """    case {0}: {{
+        const bool fits = rest >= EACH && slip_aligned<item_t>(out + to, 16)
+                          && slip_aligned<item_t>(p{0} + from, 16);
+        slip_write<item_t, EACH>(out + to, slip_read<item_t, EACH>(p{0} + from, rest, fits), rest,
+                                 fits);
+        break;
+    }}"""
+# Neighbours that threads take for nothing, at most, by those that are there.
+WASTE = 2
 
 
 class Piece:
@@ -58,13 +70,22 @@ class Piece:
         self.shape, both = merged(spec.shape, [strides, spec.strides], True)
         self.target, self.source = both
 
-    def words(self, rank: int, first: int) -> list[int]:
+    @property
+    def lines(self) -> bool:
+        """Whether neighbours of the last dim are neighbours in memory, on both sides."""
+        return self.shape[-1] == 1 or self.target[-1] == self.source[-1] == 1
+
+    def count(self, each: int) -> int:
+        """Threads, where one takes so many neighbours."""
+        return prod(self.shape[:-1]) * blocks(self.shape[-1], each)
+
+    def words(self, rank: int, first: int, each: int) -> list[int]:
         """Its part of the tail, in ``rank`` dims."""
         more = rank - len(self.shape)
-        shape = (1,) * more + self.shape
+        shape = (*(1,) * more, *self.shape[:-1], blocks(self.shape[-1], each))
         none = (0,) * more
-        return [first, self.start, *shape, *map(divider, shape), *none, *self.target, *none,
-                *self.source]
+        return [first, self.start, self.shape[-1], *shape, *map(divider, shape), *none,
+                *self.target, *none, *self.source]
 
 
 class JoinKernel(Kernel):
@@ -83,7 +104,15 @@ class JoinKernel(Kernel):
             backend.record(each, (out, *sources), ())
 
 
-def _code(out: Any, pieces: list[Piece], rank: int, numel: int) -> KernelCode:
+def together(out: Any, pieces: list[Piece]) -> int:
+    """How many neighbours a thread takes: 16 bytes where most pieces have so many in a line."""
+    each = 16 // out.itemsize
+    lined = all(piece.lines and piece.spec.dtype is out.dtype for piece in pieces)
+    taken = sum(piece.count(each) for piece in pieces) * each
+    return each if lined and taken <= WASTE * sum(piece.count(1) for piece in pieces) else 1
+
+
+def _code(out: Any, pieces: list[Piece], rank: int, each: int) -> KernelCode:
     """The kernel of some pieces: elements are moved where all have the result's dtype."""
     same = all(piece.spec.dtype is out.dtype for piece in pieces)
     types = elements.moved(out.itemsize) if same else elements.typed(out.dtype)
@@ -94,9 +123,11 @@ def _code(out: Any, pieces: list[Piece], rank: int, numel: int) -> KernelCode:
         value = "item" if same else elements.stored(
             out.dtype, dtype.compute, elements.widened(dtype, "item"))
         parameters += f", const {kind}* p{place}"
-        cases.append(_CASE.format(place, kind, value))
+        cases.append((_TOGETHER if each > 1 else _CASE).format(place, kind, value))
     text = _JOIN.replace(" PARAMETERS", parameters).replace("CASES", "\n".join(cases))
-    head = f"{types}{place_type(numel)}#define RANK {rank}\n#define COUNT {len(pieces)}\n"
+    count = sum(piece.count(each) for piece in pieces)
+    head = (f"{types}{place_type(count)}#define RANK {rank}\n#define COUNT {len(pieces)}\n"
+            f"#define EACH {each}\n")
     return KernelCode("slip_join", head + text)
 
 
@@ -107,14 +138,15 @@ def _join(plan: Any, call: Any, pieces: list[Piece]) -> Kernel:
     for start in range(0, len(pieces), TOGETHER):
         group = pieces[start:start + TOGETHER]
         rank = max(len(piece.shape) for piece in group)
-        numel = sum(prod(piece.shape) for piece in group)
-        tail = [numel]
+        each = together(plan.out_spec, group)
+        count = sum(piece.count(each) for piece in group)
+        tail = [count]
         first = 0
         for piece in group:
-            tail += piece.words(rank, first)
-            first += prod(piece.shape)
-        code = _code(plan.out_spec, group, rank, numel)
-        parts.append((launch(code, plan.out_spec.device, numel, tail),
+            tail += piece.words(rank, first, each)
+            first += piece.count(each)
+        code = _code(plan.out_spec, group, rank, each)
+        parts.append((launch(code, plan.out_spec.device, count, tail),
                       [piece.number for piece in group]))
     if len(parts) == 1 and parts[0][1] == list(range(len(call["tensors"]))):
         plan.binding = parts[0][0]
