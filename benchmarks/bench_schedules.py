@@ -91,6 +91,16 @@ def rows(count: int, dtype: str) -> Iterator[Case]:
                        lambda m, x, w: m.nn.functional.rms_norm(x, tuple(w.shape), w))
 
 
+def moves(count: int, dtype: str) -> Iterator[Case]:
+    """Pieces put together: three beside each other in every row, of a whole vector's width or not.
+    """
+    size = SIZES[dtype]
+    for width in (256, 100):
+        shape = (count // (3 * width), width)
+        yield Case(f"cat of three, {width} wide, in rows", 6 * size * shape[0] * width, (shape,) * 3,
+                   dtype, lambda m, *pieces: m.cat(pieces, 1))
+
+
 def gradients(count: int, dtype: str) -> Iterator[Case]:
     """Backward alone: the graph is kept and walked again; weights' gradients are not asked for."""
     size = SIZES[dtype]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from bench_schedules import SIZES, Case
+from bench_schedules import moves as move_cases
 from bench_schedules import rows as row_cases
 from bench_schedules import sums as sum_cases
 from bursts import copy_speed, milliseconds
@@ -162,7 +163,7 @@ def bar_of(name: str) -> float:
 
 def lengths(only: str = "") -> list[Row]:
     """Reductions and row kernels of rows of 64 to 1,000,000 elements and over each axis."""
-    cases = [case for make in (sum_cases, row_cases) for dtype in SIZES
+    cases = [case for make in (sum_cases, row_cases, move_cases) for dtype in SIZES
              for case in make(COUNT, dtype) if only in case.name]
     ours = times(ss, cases)
     torch = peers.torch()
