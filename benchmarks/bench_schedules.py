@@ -97,8 +97,8 @@ def moves(count: int, dtype: str) -> Iterator[Case]:
     size = SIZES[dtype]
     for width in (256, 100):
         shape = (count // (3 * width), width)
-        yield Case(f"cat of three, {width} wide, in rows", 6 * size * shape[0] * width, (shape,) * 3,
-                   dtype, lambda m, *pieces: m.cat(pieces, 1))
+        yield Case(f"cat of three, {width} wide, in rows", 6 * size * shape[0] * width,
+                   (shape,) * 3, dtype, lambda m, *pieces: m.cat(pieces, 1))
 
 
 def gradients(count: int, dtype: str) -> Iterator[Case]:
