@@ -9,8 +9,6 @@ the card copies from or to, loading data, coming back from a wait, or launching.
 from __future__ import annotations
 
 import bisect
-import linecache
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from dataclasses import dataclass, field
 from slipstream.core.api.pacing import COPY_OP, spent_usually
 from slipstream.core.api.recording import Recording
 from slipstream.core.api.units import shown_of, units_of
+from slipstream.core.api.waits import mend_of_wait, only_reads
 from slipstream.profiler.budgets import (
     MENDABLE,
     QUIET_NS,
@@ -27,6 +26,7 @@ from slipstream.profiler.budgets import (
     steps_of,
     work_of,
 )
+from slipstream.profiler.mends import ENDED_BY_WAITS, dearest_copy, waits_by_line, why_alone
 from slipstream.profiler.pauses import python_text
 from slipstream.profiler.words import percent, quoted, short, size
 
@@ -42,16 +42,10 @@ FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
 # Shapes repeat where a plan launches so often.
 OFTEN = 8
+# So many waits, at least, are too many.
+LEAST_WAITS = 3
 # A smaller gain is not worth a word.
 LEAST_GAIN = 1.15
-# How a line hands out a tensor's memory, and how that is said.
-HANDED = (
-    (re.compile(r"([A-Za-z_][\w.]*)\.(?:data_ptr|untyped_storage)\("), "its address is taken"),
-    (re.compile(r"([A-Za-z_][\w.]*)\.__cuda_array_interface__"), "its array interface is read"),
-    (re.compile(r"from_dlpack\(\s*([A-Za-z_][\w.]*)"), "it is exported through DLPack"),
-    (re.compile(r"([A-Za-z_][\w.]*)\.(?:__dlpack__|numpy)\("), "it is exported to NumPy"),
-    (re.compile(r"as(?:array|_tensor)\(\s*([A-Za-z_][\w.]*)"), "it is exported"),
-)
 
 
 @dataclass
@@ -249,17 +243,6 @@ def diagnose(recording: Recording) -> Diagnosis:
     return found
 
 
-def waits_by_line(recording: Recording) -> list[tuple[str, str, int, int]]:
-    """(line, what waited, how often, ns), the longest first."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for event in recording.of("wait"):
-        entry = found.setdefault((event.where, event.name), [0, 0])
-        entry[0] += 1
-        entry[1] += event.end - event.start
-    rows = [(where, name, count, spent) for (where, name), (count, spent) in found.items()]
-    return sorted(rows, key=lambda row: -row[3])
-
-
 # -- sentences -----------------------------------------------------------------------------------
 def sentence(recording: Recording, found: Diagnosis) -> str:
     """The verdict with the mend, and what it would gain where that can be reckoned."""
@@ -272,11 +255,21 @@ def sentence(recording: Recording, found: Diagnosis) -> str:
     if reckoned is None or reckoned[0] <= LEAST_GAIN * reckoned[1]:
         return text
     found.gain = reckoned[0] / reckoned[1]
-    # How much of copies and loading is left is the program's affair.
-    most = "at most about" if found.bound in ("copy", "data") else "about"
+    most = "at most about" if leaves_work(found) else "about"
     what = "a step" if recording.of("step") else "all of it"
     return (f"{text}; then it would be {most} {found.gain:.1f} times as fast ({what} "
             f"{reckoned[1]:,.0f} µs instead of {reckoned[0]:,.0f})")
+
+
+def leaves_work(found: Diagnosis) -> bool:
+    """Whether how much is left of copies and loading, or comes for a wait, is the program's affair.
+    """
+    if found.bound in ("copy", "data"):
+        return True
+    if found.bound == "launch" and main_reason(found) == "copy":
+        return True
+    ends = found.bound == "wait" or main_reason(found) in ENDED_BY_WAITS
+    return ends and bool(found.waits) and not only_reads(found.waits[0][1])
 
 
 def broken_sentence(recording: Recording, found: Diagnosis) -> str:
@@ -293,7 +286,8 @@ def broken_sentence(recording: Recording, found: Diagnosis) -> str:
 
 def promised(recording: Recording, found: Diagnosis) -> tuple[float, float] | None:
     """µs of a step, nobody looking, now and after the mend; None where that cannot be reckoned."""
-    if found.bound not in ("launch", "wait", "copy", "data"):
+    if found.bound not in ("launch", "wait", "copy", "data") or (
+            found.bound == "launch" and not main_reason(found)):
         return None
     cards = Counter(event.device for event in recording.of("kernel", "copy", "fill"))
     card = cards.most_common(1)[0][0]
@@ -330,24 +324,50 @@ def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
                           *quiet_stretches(recording, start, end)])
         work.own = max(work.own - length(loading), 0.0)
         return
-    share = 1.0
-    if found.bound != "launch":
-        where = waiting_lines(found) if found.bound == "wait" else [dearest_copy(recording)[1]]
-        before = len(work.waits) + len(work.moves)
-        work.waits = [each for each in work.waits if each[0] not in where]
-        work.moves = [each for each in work.moves if each[0] not in where]
-        share = 1 - (len(work.waits) + len(work.moves)) / max(before, 1)
+    where = mended_lines(recording, found)
+    before = len(work.waits) + len(work.moves)
+    work.waits = [each for each in work.waits if each[0] not in where]
+    work.moves = [each for each in work.moves if each[0] not in where]
+    left = len(work.waits) + len(work.moves)
+    share = 1.0 if found.bound == "launch" else 1 - left / max(before, 1)
     mendable = sum(count for reason, count in found.alone.items() if reason in MENDABLE)
     work.alone -= round(share * mendable)
+
+
+def blamed(found: Diagnosis) -> dict[str, int]:
+    """Launches that go alone for a reason that is worth a word, by reason."""
+    alone = {reason: count for reason, count in found.alone.items()
+             if (reason in BLAMED and FEW * count >= found.launches)
+             or (reason != "first sight" and 2 * count > found.launches)}
+    if sum(count for *_, count, _ in found.waits) < LEAST_WAITS:
+        # A program that reads its result once does not wait too often: it is over.
+        alone = {reason: count for reason, count in alone.items() if reason not in ENDED_BY_WAITS}
+    return alone
+
+
+def main_reason(found: Diagnosis) -> str:
+    """Why most launches go alone that need not; empty where nothing is to be said of it."""
+    alone = blamed(found)
+    return max(alone, key=lambda each: alone[each], default="")
+
+
+def mended_lines(recording: Recording, found: Diagnosis) -> list[str]:
+    """The lines whose waits or copies the mend takes away."""
+    if found.bound == "wait":
+        return waiting_lines(found)
+    if found.bound == "copy":
+        return [dearest_copy(recording)[1]]
+    reason = main_reason(found)
+    if reason in ENDED_BY_WAITS and found.waits:
+        return [max(found.waits, key=lambda row: row[2])[0]]
+    return [dearest_copy(recording)[1]] if reason == "copy" and recording.of("copy") else []
 
 
 def launch_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card waits for launches."""
     text = (f"launch-bound: {found.launches:,} launches, "
             f"{host_cost(recording) / 1000 / max(found.launches, 1):.1f} µs of host time each")
-    alone = {reason: count for reason, count in found.alone.items()
-             if (reason in BLAMED and FEW * count >= found.launches)
-             or (reason != "first sight" and 2 * count > found.launches)}
+    alone = blamed(found)
     if not alone:
         if found.replayed < found.launches / 2 and repeats(recording):
             return (f"{text}; {found.launches - found.replayed:,} were seen for the first time, "
@@ -374,37 +394,6 @@ def repeats(recording: Recording) -> bool:
     return len(kernels) >= OFTEN * len(plans)
 
 
-def why_alone(recording: Recording, reason: str) -> str:
-    """Why launches went alone, with what would mend it."""
-    if reason == "exported storage":
-        sites = Counter(event.exported for event in recording.of("send") if event.exported)
-        if sites:
-            return exported_text(*sites.most_common(1)[0][0])
-        return "they touch memory that other code holds: let go of it, or hand out a copy"
-    return {
-        "memo off": "the graph memo is off: set SLIPSTREAM_MEMO=1, or leave cuda.immediate()",
-        "handed-out stream": "their stream's handle was given away: launch on a stream of "
-                             "Slipstream's own",
-        "too short": "waits leave fewer than three launches between them: wait less often",
-        "wait": "waits end their windows early: wait less often",
-        "drained": "the host was too slow to fill their window: do its other work elsewhere",
-        "not capturable": "they are library calls that a graph cannot hold",
-    }.get(reason, f"of {reason}")
-
-
-def exported_text(file: str, line: int) -> str:
-    """Which tensor a line hands out, how, and where."""
-    text = linecache.getline(file, line)
-    place = f"{file.rpartition('/')[2]}:{line}"
-    for pattern, how in HANDED:
-        match = pattern.search(text)
-        if match:
-            said = how.replace("it is", "is").replace("its", "whose", 1)
-            joined = f"`{match[1]}` {said}" if said.startswith("is") else f"`{match[1]}`, {said},"
-            return f"{joined} at {place}: hand out a copy of it, once"
-    return f"memory that they touch is handed out at {place}: hand out a copy of it, once"
-
-
 def gpu_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card works all the time."""
     spent: Counter[tuple[str, str]] = Counter()
@@ -419,12 +408,12 @@ def gpu_sentence(recording: Recording, found: Diagnosis) -> str:
 
 def wait_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card runs dry because the host waits for it."""
-    where, _, count, spent = found.waits[0] if found.waits else ("", "", 0, 0)
+    where, kind, count, spent = found.waits[0] if found.waits else ("", "", 0, 0)
     places = [each for each in waiting_lines(found) if each != where]
     others = f" and as often at {' and '.join(map(short, places))}" if places else ""
     return (f"wait-bound: the card idles {percent(found.share('wait'))} of the time after the "
             f"host waited for it, {count:,} times at {quoted(where)} ({spent / 1000:,.0f} µs)"
-            f"{others}: keep the value on the card and read it once, at the end")
+            f"{others}: {mend_of_wait(kind)}")
 
 
 def waiting_lines(found: Diagnosis) -> list[str]:
@@ -445,18 +434,6 @@ def copy_sentence(recording: Recording, found: Diagnosis) -> str:
             "on the card, or copy from pinned memory with non_blocking=True while kernels run")
 
 
-def dearest_copy(recording: Recording) -> tuple[str, str, int, int]:
-    """(direction, line, how many, bytes) of the copies of a line that take the card longest."""
-    moved: dict[tuple[str, str], list[int]] = {}
-    for event in recording.of("copy"):
-        entry = moved.setdefault((event.name, event.where), [0, 0, 0])
-        entry[0] += 1
-        entry[1] += event.value
-        entry[2] += event.end - event.start
-    (name, where), (count, nbytes, _) = max(moved.items(), key=lambda item: item[1][2])
-    return name, where, count, nbytes
-
-
 def data_sentence(recording: Recording, found: Diagnosis) -> str:
     """The card waits for the program's own work."""
     text = f"data-bound: the card idles {percent(found.share('data'))} of the time while"
@@ -473,10 +450,15 @@ def loading(recording: Recording) -> str:
     loads = recording.of("data")
     spent = sum(event.end - event.start for event in loads)
     lines = Counter(event.where for event in loads)
-    each = spent / 1000 / len(loads)
-    return (f"the DataLoader makes batches, {len(loads):,} times {each:,.0f} µs, "
-            f"at {short(lines.most_common(1)[0][0])}: give the DataLoader workers (num_workers=), "
-            "or make batches beforehand")
+    # A round's end is a record too, of no batch (see `Round.__next__`).
+    batches = [event.value - 1 for event in loads if event.value] or [0]
+    workers = max(batches)
+    mend = ("give the DataLoader workers (num_workers=), or make batches beforehand" if not workers
+            else f"its {workers} workers do not keep up: give it more (processes, where samples "
+                 "are made in Python: multiprocessing_context=), or make batches beforehand")
+    return (f"the DataLoader makes batches, {len(batches):,} times "
+            f"{spent / 1000 / len(batches):,.0f} µs, "
+            f"at {short(lines.most_common(1)[0][0])}: {mend}")
 
 
 def after_quiet(recording: Recording, stretches: list[Interval]) -> str:

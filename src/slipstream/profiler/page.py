@@ -7,6 +7,7 @@ from typing import Any
 
 from slipstream.core.api.profiling import card_of
 from slipstream.core.api.recording import Recording
+from slipstream.core.api.waits import also_seen
 from slipstream.profiler.budgets import budget_of, host_cost, steps_of
 from slipstream.profiler.diagnosis import Diagnosis, diagnose
 from slipstream.profiler.limits import Limits, limits_of
@@ -86,7 +87,7 @@ def page(recording: Recording, found: Diagnosis | None = None) -> str:
     """The page: the verdict first, then what it rests on."""
     found = found or diagnose(recording)
     parts = [verdict_part, layers_part, card_part, budget_part, waits_part, copies_part,
-             kernels_part, foreign_part, lines_part, left_out]
+             seen_part, kernels_part, foreign_part, lines_part, left_out]
     return "\n".join(line for part in parts for line in part(recording, found))
 
 
@@ -183,6 +184,19 @@ def copies_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     yield "copies"
     for name, (count, nbytes, spent) in moved.items():
         yield f"  {name:<18}{count:>6,}  {size(nbytes):>12}  {micro(spent):>14}"
+
+
+def seen_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
+    """Tiny copies and float64 by accident, of the process so far."""
+    seen = also_seen()
+    if not seen:
+        return
+    yield ""
+    yield "also seen"
+    for text in seen[:MOST_LINES]:
+        yield f"  {text}"
+    if len(seen) > MOST_LINES:
+        yield f"  and {len(seen) - MOST_LINES} more lines"
 
 
 def kernels_part(recording: Recording, found: Diagnosis) -> Iterator[str]:

@@ -184,12 +184,13 @@ def allocated_bytes(backend: Any) -> int:
 class span:  # noqa: N801
     """A scope that is one record of a profile; nothing where none is on.
 
-    ``data``: the time counts for loading data.
+    ``data``: the time counts for loading data; ``value``: a number that the record holds.
     """
 
     def __init__(self, name: str, data: bool = False) -> None:
         self.name = name
         self.data = data
+        self.value = 0
         self.ring: Ring | None = None
         self.start = 0
         self.outside = 0
@@ -210,7 +211,7 @@ class span:  # noqa: N801
             return
         ring.surround(self.outside)
         ring.write(DATA if self.data else SPAN, ring.name_of(self.name), self.site, self.start,
-                   ring.now(), 0)
+                   ring.now(), self.value)
 
 
 def profiling() -> bool:

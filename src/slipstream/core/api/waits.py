@@ -8,7 +8,7 @@ from typing import Any
 
 from slipstream.core.api.tables import as_table, microseconds, print_tables, size
 from slipstream.core.dispatch.modes import grad_scope
-from slipstream.core.launch.advice import mend_of
+from slipstream.core.launch.advice import MENDS, READ, mend_of
 from slipstream.core.launch.waiting import (
     DEFAULT,
     ERROR,
@@ -212,6 +212,24 @@ def _of_waits(rows: Iterable[SyncRow]) -> list[str]:
     return [f"{row.file}:{row.line}: {row.kind} made the host wait {row.count} times, "
             f"{microseconds(row.microseconds)} in all: {mend_of(row.kind)}"
             for row in rows if row.count >= OFTEN]
+
+
+def also_seen() -> list[str]:
+    """A sentence for each line of many tiny copies and of float64 by accident, in all threads."""
+    copies = _merged([_copy_row(each) for each in tuple(watching.copies.values())])
+    return [*_of_copies(sorted(copies, key=lambda row: -row.count)), *_of_widths()]
+
+
+def only_reads(kind: str) -> bool:
+    """Whether a wait goes when its value is read later; others leave work in its place."""
+    return MENDS.get(kind, READ) == READ
+
+
+def mend_of_wait(kind: str) -> str:
+    """What to do about the waits of a line, in a few words."""
+    if only_reads(kind):
+        return "keep the value on the card and read it once, at the end"
+    return mend_of(kind)
 
 
 def _of_copies(rows: Iterable[CopyRow]) -> list[str]:

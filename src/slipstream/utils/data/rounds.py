@@ -41,8 +41,11 @@ class Round:
     def __next__(self) -> Any:
         if not profiling():
             return self._next()
-        with span("DataLoader", data=True):
-            return self._next()
+        with span("DataLoader", data=True) as record:
+            found = self._next()
+            # Of a batch one more than the workers, 0 where the round ends.
+            record.value = self.loader.num_workers + 1
+            return found
 
     def _next(self) -> Any:
         batch = self.next_batch()

@@ -1,0 +1,103 @@
+"""What a verdict says of programs with one fault each: the line, and a mend that can be done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import slipstream as ss
+from gpu.conftest import REAL
+from slipstream import profiler
+from slipstream.profiler.page import page
+
+pytestmark = pytest.mark.skipif(REAL, reason="a card's times are measured: which bound is the "
+                                             "larger one depends on the machine")
+
+
+@pytest.fixture(autouse=True)
+def driver_of_its_own(request: pytest.FixtureRequest) -> None:
+    """Virtual times do not depend on earlier tests."""
+    request.getfixturevalue("restart")(race=False)
+    ss.sync_report(reset=True)
+
+
+def seen(step: Any, count: int) -> Any:
+    """The recording of some calls, and what it says."""
+    with profiler.profile() as watched:
+        for _ in range(count):
+            step()
+        ss.cuda.synchronize()
+    recording = watched.recorded()
+    return recording, profiler.summary(recording)
+
+
+def test_tiny_copies_are_named_with_their_mend() -> None:
+    total = ss.zeros(4, device="cuda")
+
+    def step() -> None:
+        total.add_(ss.tensor([1.0, 2.0, 3.0, 4.0]).to("cuda"))
+
+    recording, found = seen(step, 100)
+    assert found["bound"] == "launch"
+    assert "100 of 16 bytes at test_verdicts.py:" in found["verdict"]
+    assert "(`total.add_(" in found["verdict"]
+    assert "make one tensor of them and copy it once" in found["verdict"]
+    assert "at most about" in found["verdict"]
+    assert "also seen" in page(recording)
+    assert "100 tiny copies to cuda:0" in page(recording)
+
+
+def test_waits_that_end_windows_are_named() -> None:
+    x = ss.rand(32, 16, device="cuda")
+    mask = x > 0.5
+
+    def step() -> None:
+        kept = mask.cpu().numpy()
+        (x * ss.tensor(kept, device="cuda")).sum()
+
+    verdict = seen(step, 100)[1]["verdict"]
+    assert "waits" in verdict
+    assert "100 times at test_verdicts.py:" in verdict
+    assert "(`kept = mask.cpu()" in verdict
+    assert "non_blocking=True" in verdict
+
+
+def test_one_wait_at_the_end_is_not_too_many() -> None:
+    x = ss.rand(8, 8, device="cuda")
+
+    def step() -> None:
+        y = x
+        for _ in range(20):
+            y = y * 2
+        y.sum().item()
+
+    verdict = seen(step, 1)[1]["verdict"]
+    # It may as well say that plans were made meanwhile.
+    assert verdict.startswith("launch-bound: 21 launches")
+    assert "waits" not in verdict
+    assert "times as fast" not in verdict
+
+
+@pytest.mark.parametrize(("looks", "mend"), [
+    (lambda x: x if x.sum() > 1e9 else None, "where(condition, a, b)"),
+    (lambda x: x[x > 0.5], "masked_select(mask, size=n)"),
+    (lambda x: x.sum().item(), "keep the value on the card and read it once, at the end")])
+def test_a_wait_has_the_mend_of_its_kind(looks: Any, mend: str) -> None:
+    x = ss.rand(64, device="cuda")
+
+    def step() -> None:
+        looks(x * 1.01)
+
+    found = seen(step, 60)[1]
+    assert found["bound"] == "wait"
+    assert mend in found["verdict"]
+    # What takes the place of a branch or a count has a price of its own.
+    assert ("at most about" in found["verdict"]) != mend.startswith("keep")
+
+
+def test_float64_by_accident_is_told() -> None:
+    x = ss.rand(64, 64, device="cuda")
+    scale = ss.ones(64, dtype=ss.float64, device="cuda")
+    recording, _ = seen(lambda: x * scale, 20)
+    assert "a float64 operand makes the result float64" in page(recording)
