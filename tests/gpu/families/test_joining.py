@@ -94,3 +94,15 @@ def test_what_a_thread_takes(dtypes: Any, widths: Any, each: int) -> None:
     # Columns of a transposed result lie apart.
     columns = [Piece(0, ss.empty(8, 64).spec, 0, (1, 8))]
     assert together(out.spec, columns) == 1
+
+
+@pytest.mark.parametrize("wide", [ss.float32, ss.float64, ss.bfloat16])
+def test_targets_of_another_dtype(wide: Any) -> None:
+    def call(device: str) -> Any:
+        pieces = [tensor(numbers(place, (3, 40)), device).to(ss.float16) for place in range(2)]
+        out, piled = (ss.zeros(shape, device=device, dtype=wide) for shape in ((3, 80), (2, 3, 40)))
+        return ss.cat(pieces, 1, out=out), ss.stack(pieces, out=piled), out, piled
+
+    check(call)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float32"):
+        ss.cat([ss.ones(2), ss.ones(2)], out=ss.zeros(4, dtype=ss.int32))
