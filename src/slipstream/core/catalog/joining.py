@@ -126,7 +126,7 @@ def _cat_backward(g: Any, tensors_spec: Any, dim: int) -> list[Any]:
 
 define(Entry(
     "cat(Tensor[] tensors, int dim=0)", INDEX, shape=_cat_shape, check=_cat_check, path="cat",
-    out=True, converts=True, method=False, aliases=("concat", "concatenate"),
+    out=True, recasts=True, method=False, aliases=("concat", "concatenate"),
     samples=samples.pieces,
     gradient={"tensors": _cat_backward},
     reference=lambda pieces, dim=0: np.concatenate(pieces, dim),
@@ -165,7 +165,7 @@ def _stack_kernel(plan: Any, call: Any) -> JoinKernel:
 
 define(Entry(
     "stack(Tensor[] tensors, int dim=0)", INDEX, shape=_stack_shape, check=_stack_check,
-    path="stack", out=True, converts=True, method=False, samples=samples.equal_pieces,
+    path="stack", out=True, recasts=True, method=False, samples=samples.equal_pieces,
     gradient={"tensors": lambda g, dim: list(ops.unbind.call((g, dim), None))},
     reference=lambda pieces, dim=0: np.stack(pieces, dim),
     doc="Tensors of one shape joined along a new dim, in their common dtype.",

@@ -67,7 +67,7 @@ class Entry:
         plan is made from a known recipe the short way; without it that way is not taken.
     path: where users find the function, such as ``nn.functional.relu``; "" for methods only.
     method, inplace, out: whether there is a method, an in-place form, an ``out=`` form.
-    converts: whether the kernel writes an ``out=`` of another dtype than its result's.
+    recasts: whether the kernel writes an ``out=`` of another dtype than its result's.
     stores: parameters whose Python numbers are stored as they are, so that they have to fit the
         dtype of the result.
     converts: whether in-place and out= forms may cast to a lower kind, as copy_ does.
@@ -109,7 +109,7 @@ class Entry:
     method: bool = True
     inplace: bool = False
     out: bool = False
-    converts: bool = False
+    recasts: bool = False
     stores: tuple[str, ...] = ()
     converts: bool = False
     uniform: bool = False

@@ -107,7 +107,7 @@ def _spec(device: Device, result: Any) -> Spec:
 def _target(call: Call, natural: Spec, plan: Plan) -> Spec:
     target: TensorBase = call.target
     dtype = target.spec.dtype
-    moves = call.op.entry.kind in ("library", "index") and not call.op.entry.converts
+    moves = call.op.entry.kind in ("library", "index") and not call.op.entry.recasts
     if not can_cast(natural.dtype, dtype) or (moves and dtype is not natural.dtype):
         raise call.error(RuntimeError,
                          f"Expected out tensor to have dtype {natural.dtype.name}, but got "

@@ -50,6 +50,9 @@ def meeting_place(arguments: dict[str, Any]) -> str:
     if behind:
         return moved_model(behind, named, device)
     names = [name for name, _ in strangers if not name.endswith("[]")]
+    if names == ["out"]:
+        # A moved copy of it would be written, and nobody would see that.
+        return f"make out on {device}, or out.copy_() the result"
     example = names[0] if names else "tensor"
     return (f"move {listed(names) or 'the others'} to {device}, "
             f"for example {example}.to('{device}')")
