@@ -31,6 +31,7 @@ cdef class Outcome:
     cdef public list kept
     cdef public Py_ssize_t count
     cdef bint fits(self, Window window, Words releases) except -1
+    cdef bint spans_fit(self, Words words) except -1
 
 cdef class Chains:
     cdef public Group group

@@ -206,15 +206,22 @@ class Outcome:
         words: Words = window.words
         if len(window.launches) != count or self.releases.length != releases.length:
             return False
+        if not words.same(0, self.words, 0, words.length) and not self.spans_fit(words):
+            return False
+        for place in range(count):
+            if window.launches[place] is not self.launches[place]:
+                return False
+        return releases.same(0, self.releases, 0, releases.length)
+
+    def spans_fit(self, words: Words) -> cython.bint:
+        """Whether the words are the same on which the outcome depends."""
+        place: cython.Py_ssize_t
         for place in range(0, self.spans.length, 2):
             start: cython.Py_ssize_t = self.spans.get(place)
             end: cython.Py_ssize_t = self.spans.get(place + 1)
             if not words.same(start, self.words, start, end - start):
                 return False
-        for place in range(count):
-            if window.launches[place] is not self.launches[place]:
-                return False
-        return releases.same(0, self.releases, 0, releases.length)
+        return True
 
 
 class Chains:
@@ -475,9 +482,11 @@ def signs_of(releases: list[Any]) -> Words:
     release: Release
     signs: Words = Words()
     for release in releases:
-        signs.append(release.place)
-        signs.append(release.output)
-        signs.append(release.after + 1)
+        # Places are few: none has more than 24 bits.
+        place: cython.ulonglong = release.place
+        output: cython.ulonglong = release.output
+        after: cython.ulonglong = release.after + 1
+        signs.append(place | after << 24 | output << 48)
         release.launches = None
     return signs
 
