@@ -11,7 +11,7 @@ from catalogue import host
 
 import slipstream as ss
 from gpu.families.sides import COMPLEX, FLOATS, INTEGERS, check, numbers, shifted, tensor
-from slipstream.core.kernels.cuda import half_products, tiles
+from slipstream.core.kernels.cuda import few_rows, half_products, tiles
 
 ULPS = 64.0
 # Rows, steps, columns: every tile, edges of tiles and slabs, and sums that are cut in parts.
@@ -34,9 +34,11 @@ def test_dtypes(dtype: Any, size: tuple[int, int, int]) -> None:
     check(lambda device: tensor(a, device) @ tensor(b, device), ULPS)
 
 
-# Rows, steps, columns: one and two rows of tiles, ends of steps, one, two and four tiles.
-FEW = ((1, 8, 8), (1, 96, 33), (7, 264, 70), (8, 1000, 24), (9, 4096, 40), (16, 32, 2100),
-       (3, 40, 32776))
+# Rows, steps, columns: of each count of rows that is kept, whole turns and ends of them, one time
+# round and several, four, eight and sixteen warps, one and two tiles.
+FEW = ((1, 8, 8), (1, 96, 33), (1, 768, 40), (1, 3072, 9), (2, 1600, 17), (4, 5120, 8),
+       (3, 72, 2117), (7, 264, 70), (8, 1024, 24), (8, 40, 2121), (9, 4096, 40), (12, 1104, 11),
+       (16, 32, 4228))
 
 
 @pytest.mark.parametrize("size", FEW)
@@ -53,9 +55,29 @@ def test_few_rows_of_narrow_floats(dtype: Any, size: tuple[int, int, int]) -> No
                 ss.addmm_activation(bias, x, w.t(), use_gelu=True), x[0] @ w.t())
 
     check(call, ULPS)
+    plain, _, moved, *_ = call("cuda")
+    # The order of a sum does not depend on where an operand begins.
+    assert bytes(host(plain).tobytes()) == bytes(host(moved).tobytes())
     seen = ss.explain(lambda: tensor(a, "cuda") @ tensor(b, "cuda").t())
     (kernel,) = seen.calls[-1].plan.launches
     assert "slip_steps" in kernel.source
+
+
+def test_the_manner_of_few_rows() -> None:
+    # Rows that are kept, parts, tiles, warps, turns: as they were fastest on a card.
+    fastest = {(768, 2304): (1, 2, 2, 4, 3), (768, 768): (1, 2, 1, 4, 3),
+               (3072, 768): (1, 2, 1, 16, 3), (768, 50304): (1, 2, 2, 4, 3)}
+    for (depth, columns), manner in fastest.items():
+        assert few_rows.manner_of(tiles.Sizes(1, columns, depth)) == (*manner, True)
+    # However long the sums and many the columns are, there are few texts.
+    found = {few_rows.manner_of(tiles.Sizes(rows, columns, depth))
+             for rows in range(1, 17) for columns in range(8, 5000, 56)
+             for depth in range(8, 9000, 8)}
+    assert len(found) < 140
+    for each in found:
+        assert each.tiles * each.turns * (3 if each.rows >= 8 else 2) <= 24
+        shared = 4 * each.warps * each.parts * each.rows * each.columns
+        assert shared <= 48 << 10
 
 
 # Rows, steps, columns: every tile, and ends of tiles and slabs.

@@ -1,3 +1,5 @@
+cimport cython
+
 cdef class Spec:
     cdef readonly object device
     cdef readonly object dtype
@@ -18,6 +20,9 @@ cdef class Memory:
     cpdef size_t allocate(self, Py_ssize_t nbytes) except? 0
     cpdef void free(self, size_t address, Py_ssize_t nbytes)
 
+# Holds nothing that could hold it.
+@cython.no_gc
+@cython.freelist(64)
 cdef class Release:
     cdef public list launches
     cdef public Py_ssize_t place

@@ -83,6 +83,7 @@ class MapPart(FlatPart):
 
     def __init__(self, formula: Formula, kinds: Sequence[str], device: Any) -> None:
         super().__init__(formula.dtypes, kinds, formula.outputs, device)
+        self.follows = True
         self.formula = formula
         self.words = [step.primitive for step in formula.program.steps]
 

@@ -91,9 +91,10 @@ _KEEP = f"""
 #endif
 """
 _STORE = "KEEP(NARROW(total));"
-_STORE_SUM = """const item_t addend = added[added_start + row * walk.added_row
+_ADDEND = """const item_t addend = added[added_start + row * walk.added_row
                                         + column * walk.added_column];
-            const wide_t result = PLUS(total, WIDEN(addend));
+            """
+_STORE_SUM = """const wide_t result = PLUS(total, WIDEN(addend));
             KEEP(NARROW(result));"""
 # beta * added + alpha * total; what is added is not read where beta is 0.
 _STORE_SCALED = """wide_t result = total;
@@ -109,9 +110,7 @@ _STORE_SCALED = """wide_t result = total;
             KEEP(NARROW(result));"""
 
 # An activation of total + added, in one rounding; AUX stores what it is taken of.
-_STORE_ACTIVATED = """const item_t addend = added[added_start + row * walk.added_row
-                                                + column * walk.added_column];
-            const wide_t sum = PLUS(total, WIDEN(addend));
+_STORE_ACTIVATED = """const wide_t sum = PLUS(total, WIDEN(addend));
             AUX
             ACTIVATION
             KEEP(NARROW(result));"""
@@ -259,7 +258,7 @@ def _head_text(dtype: Any, narrow: bool, near: bool, rank: int) -> str:
 
 # What differs from the plain product's text, as (word, text): a row is added; the lines of the left
 # side are summed.
-_ADDED = (("extra", ", const item_t* added"), ("store", _STORE_SUM))
+_ADDED = (("extra", ", const item_t* added"), ("ahead", _ADDEND), ("store", _STORE_SUM))
 _SUMMED = (("out", "item_t* out, item_t* sums"), ("head", "#define LINE_SUMS\n"))
 
 
@@ -457,6 +456,7 @@ def addmm_activated(plan: Any, call: Any) -> Kernel:
     return _kernel(plan, found, (
         ("out", f"{'item_t* aux, ' if keeps else ''}item_t* out, const item_t* added"),
         ("head", f"#define TANH {'tanh' if plan.out_spec.dtype.compute == 'f64' else 'tanhf'}\n"),
+        ("ahead", _ADDEND),
         ("store", store.replace("ACTIVATION", _GELU if call["use_gelu"] else _RELU))))
 
 

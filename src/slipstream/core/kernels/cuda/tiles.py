@@ -261,7 +261,8 @@ class Product(NamedTuple):
     ``head`` names types and ``slip_walk``.  ``out``, ``sides`` and ``extra`` declare pointers: the
     result and what only ``store`` reads, both sides, and again what only ``store`` reads.
     ``left`` and ``right`` set ``value`` from (row, k) and (k, column) of ``batch``; ``store``
-    stores ``total`` at (row, column); ``locate`` and ``place`` come before them.  ``before`` comes
+    stores ``total`` at (row, column); ``locate`` and ``place`` come before them, and ``ahead`` what
+    ``store`` reads, which may be asked for before there are sums.  ``before`` comes
     before all slabs and ``each`` before one that begins at step ``slab``; ``left`` and ``right``
     load number ``n`` of a thread's elements of it.
     """
@@ -279,6 +280,7 @@ class Product(NamedTuple):
     place: str = ""
     before: str = ""
     each: str = ""
+    ahead: str = ""
     left_along_k: bool = True
     right_along_k: bool = False
 
@@ -297,11 +299,17 @@ def parts_of(sizes: Sizes, tile: Tile) -> int:
 
 
 def filled(text: str, product: Product) -> str:
-    """A kernel's text with what a product says in the places of its words."""
+    """A kernel's text with what a product says in the places of its words.
+
+    Where it has no place for AHEAD, that comes just before STORE.
+    """
+    early = "AHEAD" in text
+    text = text.replace("AHEAD", product.ahead)
+    store = product.store if early else product.ahead + product.store
     for word, meaning in (("NAME", product.name), ("OUT", product.out), ("SIDES", product.sides),
                           ("EXTRA", product.extra), ("NUMBERS", product.numbers),
                           ("LOCATE", product.locate), ("PLACE", product.place),
-                          ("STORE", product.store)):
+                          ("STORE", store)):
         text = text.replace(word, meaning)
     return text
 
@@ -310,7 +318,7 @@ def filled(text: str, product: Product) -> str:
 def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     """The kernel of the tiles, storing results or parts."""
     body = _BODY.replace("BEFORE", product.before).replace("EACH", product.each)
-    body = body.replace("STORE", _STORE_PART if parts else product.store)
+    body = body.replace("STORE", _STORE_PART if parts else product.ahead + product.store)
     body = body.replace("{ LEFT }", "{ " + product.left + " }")
     body = body.replace("{ RIGHT }", "{ " + product.right + " }")
     text = _KERNEL.replace("NAME", product.name).replace("SIDES", product.sides)

@@ -38,6 +38,9 @@ LAUNCH_BYTES = 32 << 10
 LIVES = 1 << 62
 # Chains that are remembered.
 MOST_CHAINS = 4096
+# Windows of which is remembered what was made of them, and those with the same launches.
+MOST_OUTCOMES = 512
+MOST_ALIKE = 32
 # What `SLIPSTREAM_JOIN` says: never (0), where it pays, at first sight (2).
 NEVER, ALWAYS = 0, 2
 # Launches of fewer elements stay apart where it has to pay: joining a chain takes the host some
@@ -84,7 +87,7 @@ class Group:
         """Take in a launch of a window, if its operands allow it."""
         launch: Launch = window.launches[number]
         words: Words = window.words
-        start: cython.Py_ssize_t = window.ends[number - 1] if number else 0
+        start: cython.Py_ssize_t = window.ends.get(number - 1) if number else 0
         part: Part = launch.part
         codes: cython.ulonglong = self.codes
         place: cython.Py_ssize_t
@@ -166,8 +169,67 @@ class Family:
         self.refused = False
 
 
+class Outcome:
+    """What joining made of a window, for windows of the same launches that hold the same words.
+
+    ``launches``, ``releases`` (as `signs_of` has them) and ``words``: of the window as it was
+    recorded; ``spans``: the words from one place up to another, by twos, on which the outcome
+    depends; ``joined``, ``ends``, ``key``: of the window as it is sent; ``kept``: which launches'
+    notes it keeps; ``count``: how many of them stand for several.
+    """
+
+    launches: list[Launch]
+    releases: Words
+    words: Words
+    spans: Words
+    joined: list[Launch]
+    ends: Words
+    key: int
+    kept: list[int]
+    count: int
+
+    def __init__(self, window: Window, releases: Words) -> None:
+        self.launches = window.launches
+        self.releases = releases
+        self.words = window.words.copy()
+        self.spans = Words()
+        self.ends = Words()
+        self.joined = []
+        self.kept = []
+        self.key = 0
+        self.count = 0
+
+    def fits(self, window: Window, releases: Words) -> cython.bint:
+        """Whether a window comes to the same."""
+        place: cython.Py_ssize_t
+        count: cython.Py_ssize_t = len(self.launches)
+        words: Words = window.words
+        if len(window.launches) != count or self.releases.length != releases.length:
+            return False
+        if not words.same(0, self.words, 0, words.length) and not self.spans_fit(words):
+            return False
+        for place in range(count):
+            if window.launches[place] is not self.launches[place]:
+                return False
+        return releases.same(0, self.releases, 0, releases.length)
+
+    def spans_fit(self, words: Words) -> cython.bint:
+        """Whether the words are the same on which the outcome depends."""
+        place: cython.Py_ssize_t
+        for place in range(0, self.spans.length, 2):
+            start: cython.Py_ssize_t = self.spans.get(place)
+            end: cython.Py_ssize_t = self.spans.get(place + 1)
+            if not words.same(start, self.words, start, end - start):
+                return False
+        return True
+
+
 class Chains:
-    """The chains of a device."""
+    """The chains of a device.
+
+    ``outcomes``: what was made of windows, by their keys, and ``held``, how many; ``doubts``: how
+    often something was found that may come out otherwise the next time.
+    """
 
     group: Group
     bound: dict[Any, Any]
@@ -176,6 +238,9 @@ class Chains:
     mode: int
     fewest: int
     joined: int
+    outcomes: dict[int, list[Outcome]]
+    held: int
+    doubts: int
 
     def __init__(self, owner: int, mode: int) -> None:
         self.group = Group()
@@ -188,6 +253,8 @@ class Chains:
         self.mode = mode
         self.fewest = FEWEST
         self.joined = 0
+        self.outcomes = {}
+        self.held = self.doubts = 0
 
     def link(self, window: Window, launch: Launch, operands: tuple[Any, ...],
              note: bool) -> cython.bint:
@@ -197,10 +264,9 @@ class Chains:
         before: Launch | None = window.last
         if before is None and count:
             before = window.launches[count - 1]
-            start = window.ends[count - 2] if count > 1 else 0
+            start = window.ends.get(count - 2) if count > 1 else 0
         if (self.mode == NEVER or before is None or before.part is None
-                or before.count != launch.count
-                or (launch.count < self.fewest and self.mode != ALWAYS)):
+                or before.count != launch.count or not self.may_pay(window, before, launch)):
             return False
         tensor: TensorBase
         storage: Storage
@@ -221,18 +287,79 @@ class Chains:
                     self.note(window, storage, output)
         return found
 
+    def may_pay(self, window: Window, before: Launch, launch: Launch) -> cython.bint:
+        """Whether two launches may be neighbours in a chain, and so many elements are worth it."""
+        ahead: Part = before.part
+        part: Part = launch.part
+        if part.heads:
+            return False
+        if ahead.heads:
+            return part.follows
+        if launch.count >= self.fewest or self.mode == ALWAYS:
+            return True
+        # A chain that a head began goes on.
+        noted: cython.Py_ssize_t = len(window.releases)
+        if not noted or not part.follows:
+            return False
+        release: Release = window.releases[noted - 1]
+        return release.place == len(window.launches) - 1
+
     def note(self, window: Window, storage: Storage, output: cython.int) -> None:
         """Let a storage between two launches tell of its end."""
-        release = Release(window.launches, len(window.launches), output)
+        # As its constructor makes it, which takes longer to be called.
+        release: Release = Release.__new__(Release)
+        release.launches = window.launches
+        release.place = len(window.launches)
+        release.output = output
+        release.after = -1
         window.releases.append(release)
         if storage.owner == self.owner and not storage.exported:
             storage.release = release
 
     def join(self, window: Window) -> None:
         """Join what can be of a window that is sent."""
-        release: Release
         releases: list = window.releases
         window.releases = []
+        signs: Words = signs_of(releases)
+        outcome: Outcome | None = self.recall(window, signs)
+        if outcome is None:
+            doubts: cython.Py_ssize_t = self.doubts
+            outcome = Outcome(window, signs)
+            groups: list = self.groups_of(window, releases, outcome.spans)
+            if groups:
+                plan_rebuilt(window, groups, outcome)
+            if self.doubts == doubts:
+                self.remember(window.key, outcome)
+        self.joined += outcome.count
+        if outcome.count:
+            rebuild(window, outcome)
+
+    def recall(self, window: Window, signs: Words) -> Outcome | None:
+        """What was made of such a window before."""
+        outcome: Outcome
+        known: list | None = self.outcomes.get(window.key)
+        if known is not None:
+            for each in known:
+                outcome = each
+                if outcome.fits(window, signs):
+                    return outcome
+        return None
+
+    def remember(self, key: int, outcome: Outcome) -> None:
+        """Keep an outcome, in the place of an old one where there are many."""
+        if self.held >= MOST_OUTCOMES:
+            self.outcomes.clear()
+            self.held = 0
+        known = self.outcomes.setdefault(key, [])
+        if len(known) >= MOST_ALIKE:
+            del known[0]
+            self.held -= 1
+        known.append(outcome)
+        self.held += 1
+
+    def groups_of(self, window: Window, releases: list[Any], spans: Words) -> list[Any]:
+        """The groups of neighbours that become one launch; ``spans`` gets the words looked at."""
+        release: Release
         groups: list = []
         place: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = len(window.launches)
@@ -248,12 +375,10 @@ class Chains:
                 last = release.place
                 place += 1
             if last < count:
+                spans.append(window.ends.get(first - 1) if first else 0)
+                spans.append(window.ends.get(last))
                 self.split(window, first, last, releases[begin:place], groups)
-        for release in releases:
-            release.launches = None
-        if groups:
-            rebuild(window, groups)
-            self.joined += len(groups)
+        return groups
 
     def split(self, window: Window, first: cython.Py_ssize_t, last: cython.Py_ssize_t,
               releases: list[Any], groups: list[Any]) -> None:
@@ -265,10 +390,13 @@ class Chains:
             begin: cython.Py_ssize_t = place
             launch = window.launches[begin]
             elements: cython.longlong = launch.count
+            heads: cython.bint = launch.part is not None and launch.part.heads
             group.clear()
             while place <= last and place - begin < MOST_PARTS:
                 launch = window.launches[place]
                 if launch.part is None or launch.count != elements:
+                    break
+                if place > begin and (launch.part.heads or (heads and not launch.part.follows)):
                     break
                 if not group.add(window, place, releases):
                     break
@@ -302,9 +430,10 @@ class Chains:
         family, gain = self.meet(key) if known is None else known
         family.seen += 1
         family.saved += gain
-        if family.make is None and not self.worth(family):
-            return None
         launches = key[0]
+        if family.make is None and not self.worth(family, launches[0].part.heads):
+            self.doubts += not family.refused
+            return None
         try:
             if family.make is None:
                 family.make = launches[0].part.joined(*make_key(key))
@@ -331,11 +460,15 @@ class Chains:
         self.bound[key] = known
         return known
 
-    def worth(self, family: Any) -> bool:
-        """Whether a chain has come, and would have saved, enough for a kernel of its own."""
+    def worth(self, family: Any, heads: bool) -> bool:
+        """Whether a chain has come, and would have saved, enough for a kernel of its own.
+
+        ``heads``: the saving is sure; coming is enough.
+        """
         if family.refused or self.mode == NEVER:
             return False
-        return self.mode == ALWAYS or (family.seen > LEAST_SEEN and family.saved >= WORTH)
+        return self.mode == ALWAYS or (family.seen > LEAST_SEEN
+                                       and (heads or family.saved >= WORTH))
 
 
 def make_key(key: Any) -> Any:
@@ -344,8 +477,22 @@ def make_key(key: Any) -> Any:
     return tuple([launch.part for launch in launches]), codes, dead
 
 
-def rebuild(window: Window, groups: list[Any]) -> None:
-    """Put one launch in the place of each group; its words are theirs, one after the other."""
+def signs_of(releases: list[Any]) -> Words:
+    """What releases tell, written down; they tell no more."""
+    release: Release
+    signs: Words = Words()
+    for release in releases:
+        # Places are few: none has more than 24 bits.
+        place: cython.ulonglong = release.place
+        output: cython.ulonglong = release.output
+        after: cython.ulonglong = release.after + 1
+        signs.append(place | after << 24 | output << 48)
+        release.launches = None
+    return signs
+
+
+def plan_rebuilt(window: Window, groups: list[Any], outcome: Outcome) -> None:
+    """Note how a window looks with one launch in the place of each group."""
     launch: Launch
     launches: list = []
     kept: list = []
@@ -356,14 +503,8 @@ def rebuild(window: Window, groups: list[Any]) -> None:
         launches.extend(window.launches[place:first])
         launches.append(joined)
         place = last + 1
-    count: cython.Py_ssize_t = len(window.launches)
-    kept.extend(range(place, count))
-    # Where the next window begins, it is asked for.
-    window.last = window.launches[count - 1]
-    window.start = window.ends[count - 2] if count > 1 else 0
+    kept.extend(range(place, len(window.launches)))
     launches.extend(window.launches[place:])
-    note_kept(window, kept)
-    window.launches = launches
     prime: cython.ulonglong = 1099511628211
     key: cython.ulonglong = 0
     for launch in launches:
@@ -371,7 +512,27 @@ def rebuild(window: Window, groups: list[Any]) -> None:
             key = key * prime + launch.mark
         else:
             key = (key * prime + launch.mark) & MASK
-    window.key = key
+    outcome.joined = launches
+    outcome.kept = kept
+    for place in kept:
+        outcome.ends.append(window.ends.get(place))
+    outcome.key = key
+    outcome.count = len(groups)
+
+
+def rebuild(window: Window, outcome: Outcome) -> None:
+    """Put one launch in the place of each group; its words are theirs, one after the other."""
+    count: cython.Py_ssize_t = len(window.launches)
+    # Where the next window begins, it is asked for.
+    window.last = window.launches[count - 1]
+    window.start = window.ends.get(count - 2) if count > 1 else 0
+    note_kept(window, outcome.kept)
+    ends: Words = outcome.ends
+    window.ends.put(0, ends, 0, ends.length)
+    window.ends.cut(ends.length)
+    window.kept = outcome.kept
+    window.launches = outcome.joined
+    window.key = outcome.key
 
 
 def note_kept(window: Window, kept: list[Any]) -> None:
@@ -384,12 +545,6 @@ def note_kept(window: Window, kept: list[Any]) -> None:
             if place >= missing:
                 some.append(traces.get(place - missing))
         window.traces = some
-    window.ends = [window.ends[place] for place in kept]
-    sites: list = []
-    for place in kept:
-        sites.append(window.sites[2 * place])
-        sites.append(window.sites[2 * place + 1])
-    window.sites = sites
     if window.moments:
         before = [-1, *kept]
         window.moments = [joined_moment(window.moments[earlier + 1:place + 1])

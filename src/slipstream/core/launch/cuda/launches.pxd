@@ -6,6 +6,8 @@ cdef class Part:
     cdef public int inputs
     cdef public tuple kinds
     cdef public tuple sizes
+    cdef public bint heads
+    cdef public bint follows
 
 cdef class Launch:
     cdef public size_t function

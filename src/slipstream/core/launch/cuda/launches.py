@@ -66,19 +66,23 @@ class Part:
     A launch's argument words are the addresses of ``outputs`` results and ``inputs`` operands, then
     its numbers.  Of each address, outputs first: ``kinds``, equal where memory is seen alike, and
     ``sizes``, the bytes of an element; negative for one element that all share, and 0 for what is
-    not read at all.
+    not read at all.  ``heads``: it only ever is the first part of a launch, which pays however few
+    elements there are; ``follows``: it may come behind such a part.
     """
 
     outputs: int
     inputs: int
     kinds: tuple[int, ...]
     sizes: tuple[int, ...]
+    heads: bool
+    follows: bool
 
     def __init__(self, outputs: int, kinds: tuple[int, ...], sizes: tuple[int, ...]) -> None:
         self.outputs = outputs
         self.inputs = len(kinds) - outputs
         self.kinds = kinds
         self.sizes = sizes
+        self.heads = self.follows = False
 
     def joined(self, parts: tuple[Part, ...], codes: int, dead: int) -> Any:
         """What makes a launch of several parts for a count of elements: see `chains`."""

@@ -42,14 +42,16 @@ class Window:
     sequence of kernels; ``drained`` counts the launches that went out before the window's end;
     ``traces`` has the op and line of each launch, the last ones where a profile began among them;
     None until one is on.  ``releases``: the storages between neighbours that may become one
-    launch; ``last``: the one that was recorded last, where it has become a part of another, and
-    ``start``, where its words begin.
+    launch; ``kept``: the launches whose sites count where several have become one, None: all;
+    ``last``: the one that was recorded last, where it has become a part of another, and ``start``,
+    where its words begin.
     """
 
     launches: list[Launch]
     words: Words
-    ends: list[int]
+    ends: Words
     sites: list[Any]
+    kept: list[int] | None
     moments: list[int]
     traces: Words | None
     key: int
@@ -60,6 +62,7 @@ class Window:
 
     def __init__(self) -> None:
         self.words = Words()
+        self.ends = Words()
         self.traces = None
         self.clear()
 
@@ -67,8 +70,9 @@ class Window:
         """Empty it; others may hold the lists that it had."""
         self.launches = []
         self.words.clear()
-        self.ends = []
+        self.ends.clear()
         self.sites = []
+        self.kept = None
         self.moments = []
         if self.traces is not None:
             self.traces.clear()
@@ -79,6 +83,13 @@ class Window:
         self.releases = []
 
 
+def sites_of(window: Window) -> list[Any]:
+    """The site of each launch, in two places; of several that have become one, the last one's."""
+    if window.kept is None:
+        return window.sites
+    return [window.sites[2 * place + half] for place in window.kept for half in (0, 1)]
+
+
 class Graph:
     """An executable graph, the arguments its nodes have now, and what it may not outlive.
 
@@ -87,7 +98,6 @@ class Graph:
 
     launches: list[Launch]
     words: Words
-    ends: list[int]
     executable: int
     nbytes: int
     nodes: list[int]
@@ -99,7 +109,6 @@ class Graph:
     def __init__(self, window: Window) -> None:
         self.launches = list(window.launches)
         self.words = window.words.copy()
-        self.ends = list(window.ends)
         self.executable = 0
         self.nodes = []
         self.children = []
@@ -227,7 +236,7 @@ class Memo:
         held: Words = graph.words
         end: cython.Py_ssize_t
         for place in range(len(window.launches)):
-            end = window.ends[place]
+            end = window.ends.get(place)
             count = end - start
             if window.launches[place] is not graph.launches[place] or not words.same(
                     start, held, start, count):
@@ -249,7 +258,7 @@ class Memo:
         for place in range(len(window.launches)):
             launch = window.launches[place]
             before = graph.launches[place]
-            end = window.ends[place]
+            end = window.ends.get(place)
             count = end - start
             if launch is not before or not words.same(start, held, start, count):
                 self._patch_node(graph, place, launch, launch.parameters(words, start, count))
@@ -290,7 +299,7 @@ class Memo:
         after: cython.size_t = 0
         for place in range(len(window.launches)):
             launch = window.launches[place]
-            count = window.ends[place] - start
+            count = window.ends.get(place) - start
             after = self._add(whole, after, launch,
                               launch.parameters(window.words, start, count))
             graph.nodes.append(after)

@@ -16,7 +16,7 @@ import cython
 from slipstream.core.launch.cuda.chains import Chains
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.launches import Launch, Part
-from slipstream.core.launch.cuda.memo import Graph, Memo, Window
+from slipstream.core.launch.cuda.memo import Graph, Memo, Window, sites_of
 from slipstream.core.launch.cuda.timing import Work
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.launch.cuda.words import MASK, Words
@@ -150,7 +150,7 @@ class Queue:
             if storage.exported:
                 exported = True
         part: Part = launch.part
-        if part is not None:
+        if part is not None and not part.heads:
             look_back(self, launch, operands, start)
         if words is not self.window.words:
             # The collector ran what sent the window: once more, into the new one.
@@ -280,6 +280,7 @@ class Queue:
             if self.sending or not window.launches:
                 return
             fresh: Window = fresh_window(self)
+            recorded: list = window.launches
             self.sending = True
             self.window = fresh
             try:
@@ -290,7 +291,7 @@ class Queue:
             finally:
                 self.sending = False
                 self.note_waiting()
-                self.recent.append((window.launches, window.sites))
+                self.recent.append((recorded, window.sites))
                 self.spare = window
         if self.taken.value:
             self.owner.check()
@@ -453,7 +454,7 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     """Launch one by one what of a window has not gone out yet."""
     launch: Launch
     place: cython.Py_ssize_t = window.drained
-    start: cython.Py_ssize_t = window.ends[place - 1] if place else 0
+    start: cython.Py_ssize_t = window.ends.get(place - 1) if place else 0
     rest = window.launches[place:]
     window.drained += len(rest)
     queue.counts.launches += len(rest)
@@ -463,7 +464,7 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     begun = None if ring is None else ring.timer.begin(queue, work)
     for each in rest:
         launch = each
-        end: cython.Py_ssize_t = window.ends[place]
+        end: cython.Py_ssize_t = window.ends.get(place)
         if queue.simulated:
             queue.driver.site, queue.driver.stamp = stamps_of(window)[place]
         launch_one(queue, launch, window.words, start, end - start)
@@ -509,15 +510,16 @@ def mend(queue: Queue) -> None:
 
 def mended(window: Window, simulated: bool) -> int:
     """Cut a window behind its last whole record; the mark of that launch."""
-    count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
+    count = min(len(window.launches), window.ends.length, len(window.sites) // 2)
     if simulated:
         count = min(count, len(window.moments))
-    for steps, kept in ((window.launches, count), (window.ends, count),
-                        (window.sites, 2 * count), (window.moments, count)):
+    for steps, kept in ((window.launches, count), (window.sites, 2 * count),
+                        (window.moments, count)):
         del steps[kept:]
+    window.ends.cut(count)
     if window.traces is not None:
         window.traces.cut(min(window.traces.length, count))
-    window.words.cut(window.ends[-1] if count else 0)
+    window.words.cut(window.ends.get(count - 1) if count else 0)
     window.releases = []
     mark = window.key = 0
     for launch in window.launches:
@@ -545,11 +547,11 @@ def note_trace(window: Window, state: ModeState) -> None:
 def work_of(window: Window, first: cython.Py_ssize_t, count: cython.Py_ssize_t,
             reason: str) -> Work:
     """What a profile keeps of launches that go out; ``reason``: why alone, empty for a graph."""
-    launches, sites = window.launches, window.sites
+    launches, sites = window.launches, sites_of(window)
     words: Any = ()
     if reason == "exported storage":
-        last = window.ends[first + count - 1]
-        start = window.ends[first + count - 2] if first + count > 1 else 0
+        last = window.ends.get(first + count - 1)
+        start = window.ends.get(first + count - 2) if first + count > 1 else 0
         words = window.words.take(start, last - start)
     # A profile may have begun in the middle of the window: these have no traces.
     traces: Words | None = window.traces
@@ -566,7 +568,7 @@ def work_of(window: Window, first: cython.Py_ssize_t, count: cython.Py_ssize_t,
 
 def stamps_of(window: Window) -> list[Any]:
     """For each launch its site and the moment at which it was recorded."""
-    sites = window.sites
+    sites = sites_of(window)
     return [((sites[2 * place], sites[2 * place + 1]), moment)
             for place, moment in enumerate(window.moments)]
 

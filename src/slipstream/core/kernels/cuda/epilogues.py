@@ -1,0 +1,142 @@
+"""A product and the pointwise launches behind it as one kernel: its epilogue.
+
+The product's launch is a part that only ever is the first of a chain (`launch.cuda.chains`): its
+sides are read by many blocks, so that nothing of the chain may write there.  What the product
+stored comes to the next part as a register, rounded as a store and a load would round it; what
+else the parts read is asked for before there are sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from slipstream.core.kernels.cuda.access import FLAT
+from slipstream.core.kernels.cuda.joined import (
+    Joint,
+    Wire,
+    kinds_of,
+    pointer,
+    prefix,
+    result,
+    wiring,
+)
+from slipstream.core.kernels.cuda.tiles import Product
+from slipstream.core.kernels.cuda.writing import STORED, Lines
+from slipstream.core.launch.cuda.launches import EPILOGUE, KernelCode, Launch, Part
+from slipstream.core.launch.cuda.modules import modules
+
+# How memory is seen that many blocks read.
+WHOLE = "whole"
+# Where the sum of an element is rounded, it is kept.
+_KEEP = "#define KEEP(value) kept = value\n"
+
+
+class ProductPart(Part):
+    """A product's launch as the head of a chain.
+
+    ``code_of``: the kernel of a product's text; ``launch``: the product's own, whose shape and tail
+    the chain's has too; ``reaches``: bytes of each operand that is only read.
+    """
+
+    words = ("product",)
+
+    def __init__(self, product: Product, code_of: Callable[[Product], KernelCode], launch: Launch,
+                 device: Any, dtype: Any, reaches: Sequence[int]) -> None:
+        access = (FLAT, *[WHOLE] * len(reaches))
+        kinds = [kinds_of.setdefault((dtype, kind), len(kinds_of) + 1) for kind in access]
+        super().__init__(1, tuple(kinds), (dtype.itemsize, *[-reach for reach in reaches]))
+        self.heads = True
+        self.access = access
+        self.dtypes = (dtype,) * len(access)
+        self.product = product
+        self.code_of = code_of
+        self.shape, self.tail = launch.shape, launch.tail
+        self.device = device
+
+    def types(self) -> list[str]:
+        """The C types of the operands' elements."""
+        return [STORED[dtype.name] for dtype in self.dtypes]
+
+    def joined(self, parts: tuple[Any, ...], codes: int, dead: int) -> Any:
+        """What makes the launch of the product and the parts behind it."""
+        joint = Joint(parts, wiring(parts, codes, dead))
+        code = self.code_of(EpilogueWriter(joint, self.product).product())
+        return partial(bind, code.made_by(EPILOGUE), modules.function(self.device, code),
+                       self.shape, self.tail)
+
+
+def bind(code: KernelCode, function: int, shape: Any, tail: bytes, count: int) -> Launch:
+    """The launch, whose count of elements is the product's."""
+    return Launch(code, function, shape, (), tail)
+
+
+class EpilogueWriter:
+    """Writes the text of a product that goes on where it would have stored."""
+
+    def __init__(self, joint: Joint, product: Product) -> None:
+        self.joint = joint
+        self.plain = product
+
+    def product(self) -> Product:
+        """The product with its epilogue."""
+        plain, joint = self.plain, self.joint
+        return plain._replace(
+            name=joint.name, head=_KEEP + plain.head,
+            numbers="".join([f", {each}" for each in self._parameters()]),
+            place=plain.place + self._uniform(), ahead=plain.ahead + self._reads(),
+            store=self._stores())
+
+    def _parameters(self) -> list[str]:
+        joint = self.joint
+        found = []
+        for number, part in enumerate(joint.parts[1:], 1):
+            for place, kind in enumerate(joint.types[number]):
+                written = joint.wires[number][place].kept
+                found.append(f"{'' if written else 'const '}{kind}* {pointer(number, place)}")
+            found += part.number_parameters(prefix(number))
+        return found
+
+    def _uniform(self) -> str:
+        lines = Lines()
+        for number, part in enumerate(self.joint.parts[1:], 1):
+            part.add_uniform(lines, prefix(number))
+        return lines.text()
+
+    def _reads(self) -> str:
+        """What the parts read, of the element at (row, column)."""
+        joint = self.joint
+        lines = Lines()
+        for number, operand in joint.places[joint.outputs:]:
+            if number:
+                at = "row * walk.columns + column" if joint.parts[number].access[operand] == FLAT \
+                    else "0"
+                name = pointer(number, operand)
+                lines.add(f"const {joint.types[number][operand]} {name}_held = {name}[{at}];")
+        return lines.text()
+
+    def _stores(self) -> str:
+        """The rounded sum, and what the parts make of it."""
+        joint = self.joint
+        lines = Lines()
+        lines.add("const int64_t element = row * walk.columns + column;", "item_t kept = {};",
+                  f"{{ {self.plain.store} }}", f"const item_t {result(0, 0)} = kept;")
+        if joint.wires[0][0].kept:
+            lines.add(f"out[element] = {result(0, 0)};")
+        for number, part in enumerate(joint.parts[1:], 1):
+            wires = joint.wires[number]
+            read = [self._read(wire) for place, wire in enumerate(wires)
+                    if place >= part.outputs and part.sizes[place]]
+            for place, text in enumerate(part.add_element(lines, prefix(number), 1, read)):
+                lines.add(f"const {joint.types[number][place]} {result(number, place)} = {text};")
+                if wires[place].kept:
+                    lines.add(f"{pointer(number, place)}[element] = {result(number, place)};")
+        return lines.text()
+
+    def _read(self, wire: Wire) -> str:
+        """An element as it is stored: from a part before, or asked for before."""
+        if wire.maker is not None:
+            return result(*wire.maker)
+        number, operand = self.joint.places[self.joint.place_of[wire.number]]
+        return f"{pointer(number, operand)}_held"

@@ -1,0 +1,314 @@
+"""Pointwise launches behind a product of few rows that become part of its kernel."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import slipstream as ss
+from slipstream.core.launch.cuda import chains as chains_module
+from slipstream.core.launch.door import backend_of
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.settings import settings
+
+functional = ss.nn.functional
+NEVER, PAYS, ALWAYS = range(3)
+HALVES = (ss.bfloat16, ss.float16)
+
+
+@pytest.fixture(autouse=True)
+def at_once(restart: Callable[..., Any]) -> Iterator[None]:
+    """Chains are joined at first sight."""
+    settings.join = ALWAYS
+    try:
+        restart()
+        yield
+    finally:
+        settings.join = NEVER
+
+
+def chains() -> Any:
+    """Those of the device."""
+    backend: Any = backend_of(Device("cuda", 0))
+    return backend.chains
+
+
+def launched(call: Callable[[], Any]) -> tuple[int, Any]:
+    """How many launches a call makes, and what it gives."""
+    ss.cuda.synchronize()
+    before = ss.cuda.launch_stats()["launches"]
+    with ss.no_grad():
+        result = call()
+    ss.cuda.synchronize()
+    return ss.cuda.launch_stats()["launches"] - before, result
+
+
+def bits(tensor: Any) -> bytes:
+    """The bytes of a tensor."""
+    return bytes(tensor.detach().contiguous().cpu().view(ss.uint8).numpy())
+
+
+def counted(call: Callable[[], Any], count: int) -> None:
+    """Joined a call makes so many launches, and gives the same bits as apart, again and again."""
+    found = chains()
+    found.mode = NEVER
+    wanted = [bits(each) for each in launched(call)[1]]
+    found.mode = ALWAYS
+    for _ in range(4):
+        made, results = launched(call)
+        assert made == count
+        assert [bits(each) for each in results] == wanted
+
+
+def some(*shape: int, dtype: Any = ss.bfloat16) -> Any:
+    """Random elements."""
+    return (ss.rand(*shape, device="cuda") - 0.5).to(dtype)
+
+
+def dead_of_products() -> set[int]:
+    """What was not written of the chains that a product began, a bit for each operand."""
+    return {dead for parts, _, dead in chains().families if parts[0].heads}
+
+
+# -- what is joined --
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("size", [(1, 64, 40), (3, 264, 33), (8, 1024, 16), (16, 32, 4228)])
+def test_what_follows_a_product(size: tuple[int, int, int], dtype: Any) -> None:
+    rows, depth, columns = size
+    x, w, bias = (some(rows, depth, dtype=dtype), some(columns, depth, dtype=dtype),
+                  some(columns, dtype=dtype))
+    beside, one = some(rows, columns, dtype=dtype), some(1, dtype=dtype)
+    linear = functional.linear
+    counted(lambda: (functional.gelu(linear(x, w, bias), approximate="tanh"),), 1)
+    counted(lambda: (beside + linear(x, w),), 1)
+    counted(lambda: (beside * one + functional.silu(linear(x, w, bias)) * 3,), 2)
+    counted(lambda: ((linear(x, w, bias) * 2).float() + beside,), 1)
+    counted(lambda: ((kept := linear(x, w, bias)), kept * beside), 1)
+
+
+def test_blocks_of_a_model() -> None:
+    width = 768
+    weights = [(some(3 * width, width), some(3 * width)), (some(width, width), some(width)),
+               (some(4 * width, width), some(4 * width)), (some(width, 4 * width), some(width))]
+    one = some(width)
+
+    def block(x: Any) -> Any:
+        many, out, wide, narrow = weights
+        parts = [part.view(1, 1, 12, 64).transpose(1, 2) for part in functional.linear(
+            functional.layer_norm(x, (width,), one, one), *many).split(width, -1)]
+        heard = functional.scaled_dot_product_attention(*parts, is_causal=True)
+        x = x + functional.linear(heard.transpose(1, 2).reshape(1, 1, width), *out)
+        hidden = functional.gelu(functional.linear(
+            functional.layer_norm(x, (width,), one, one), *wide), approximate="tanh")
+        return x + functional.linear(hidden, *narrow)
+
+    x = some(1, 1, width)
+    chains().mode = NEVER
+    assert launched(lambda: block(block(x)))[0] == 20
+    # Two norms, attention, and four products.
+    counted(lambda: (block(block(x)),), 14)
+
+
+def test_a_value_that_nobody_keeps_is_not_written() -> None:
+    x, w, beside = some(1, 64), some(40, 64), some(1, 40)
+    launched(lambda: functional.linear(x, w) + beside)
+    assert dead_of_products() == {1}  # The product's result.
+    kept, total = launched(lambda: ((p := functional.linear(x, w)), p + beside))[1]
+    assert dead_of_products() == {0, 1}
+    assert bits(kept + beside) == bits(total)
+
+
+def test_it_pays_however_few_elements_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w, beside = some(1, 64), some(40, 64), some(1, 40)
+    chains().mode = PAYS
+    monkeypatch.setattr(chains_module, "LEAST_SEEN", 3)
+
+    def call() -> Any:
+        return functional.silu(functional.linear(x, w) + beside)
+
+    assert [launched(call)[0] for _ in range(6)] == [3, 3, 3, 1, 1, 1]
+    # Without a product in front it does not.
+    assert [launched(lambda: functional.silu(x) * x)[0] for _ in range(6)] == [2] * 6
+
+
+# -- what is not --
+
+def test_what_would_write_where_the_product_reads() -> None:
+    x, w, beside = some(1, 64), some(64, 64), some(1, 64)
+
+    def reused() -> Any:
+        y = x * 2
+        product = functional.linear(y, w)
+        del y
+        # Takes the block of the product's operand.
+        return (product + beside,)
+
+    def in_place() -> Any:
+        y = x * 2
+        y += functional.linear(y, w)
+        return (y,)
+
+    counted(reused, 3)
+    counted(in_place, 3)
+
+
+def test_another_launch_between() -> None:
+    x, w, beside = some(1, 64), some(64, 64), some(1, 64)
+
+    def call() -> Any:
+        product = functional.linear(x, w)
+        total = product.cumsum(1)
+        return product + beside, total
+
+    counted(call, 3)
+
+
+def test_a_product_never_follows() -> None:
+    x, wide, narrow = some(1, 64), some(1024, 64), some(64, 1024)
+    linear = functional.linear
+    counted(lambda: (linear(x * 2, wide),), 2)
+    counted(lambda: (linear(linear(x, wide), narrow),), 2)
+    counted(lambda: (linear(functional.silu(linear(x, wide)), narrow) * 2,), 2)
+
+
+def test_drawn_numbers_and_other_layouts_stay_apart() -> None:
+    x, w, beside = some(4, 64), some(64, 64), some(4, 64)
+
+    def drawn() -> Any:
+        ss.manual_seed(3)
+        return (functional.dropout(functional.linear(x, w), 0.5) + beside,)
+
+    def strided() -> Any:
+        out = ss.zeros(4, 128, device="cuda", dtype=ss.bfloat16)[:, :64]
+        ss.matmul(x, w.t(), out=out)
+        return (out + beside, functional.linear(x, w).t() + beside.t().contiguous())
+
+    counted(drawn, 2)
+    before = chains().joined
+    launched(strided)
+    assert chains().joined == before
+
+
+def test_streams() -> None:
+    x, w, beside = some(1, 64), some(40, 64), some(1, 40)
+    side = ss.cuda.Stream()
+
+    def call() -> Any:
+        product = functional.linear(x, w)
+        side.wait_stream(ss.cuda.current_stream())
+        with ss.cuda.stream(side):
+            total = product + beside
+        ss.cuda.current_stream().wait_stream(side)
+        return (total,)
+
+    counted(call, 2)
+
+
+# -- windows that come again --
+
+def test_what_was_made_of_a_window_is_remembered() -> None:
+    x, w, beside = some(1, 64), some(40, 64), some(1, 40)
+
+    def call(keep: bool) -> Any:
+        product = functional.linear(x, w)
+        total = product + beside
+        if not keep:
+            del product
+            return (total, functional.silu(total))
+        return (product, total, functional.silu(total))
+
+    for keep in (True, False, True, False):
+        counted(lambda keep=keep: call(keep), 1)
+    before, held = chains().joined, chains().held
+    for _ in range(20):
+        launched(lambda: call(True))
+        launched(lambda: call(False))
+    assert (chains().joined, chains().held) == (before + 40, held)
+    assert 1 < held < 10
+
+
+def test_many_windows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains_module, "MOST_OUTCOMES", 3)
+    monkeypatch.setattr(chains_module, "MOST_ALIKE", 2)
+    x, w = some(1, 64), some(40, 64)
+    besides = [some(1, 40) for _ in range(5)]
+    for beside in besides * 3:
+        counted(lambda beside=beside: (functional.linear(x, w) + beside,), 1)
+        assert chains().held <= 3
+
+
+def test_a_steady_loop_is_replayed() -> None:
+    x, wide, narrow = some(1, 64), some(1024, 64), some(64, 1024)
+
+    def step() -> None:
+        y = x
+        for _ in range(4):
+            y = y + functional.linear(functional.silu(functional.linear(y, wide)), narrow)
+
+    def stats() -> dict[str, int]:
+        before = ss.cuda.launch_stats()
+        for _ in range(20):
+            step()
+            ss.cuda.synchronize()
+        after = ss.cuda.launch_stats()
+        return {key: after[key] - before[key] for key in ("launches", "replayed", "captured")}
+
+    launched(stats)
+    with ss.no_grad():
+        assert stats() == {"launches": 160, "replayed": 160, "captured": 0}
+
+
+def test_a_profile_names_the_kernel() -> None:
+    x, w, beside = some(1, 64), some(40, 64), some(1, 40)
+    for _ in range(2):
+        launched(lambda: functional.linear(x, w) + beside)
+    with ss.profiler.profile() as found:
+        launched(lambda: functional.linear(x, w) + beside)
+    (kernel,) = [each.name for each in found.events() if "_then_" in each.name]
+    assert kernel.startswith("slip_product_then_add")
+
+
+# -- random programs --
+
+OPS: tuple[Callable[..., Any], ...] = (
+    lambda x, y, w: functional.linear(x, w), lambda x, y, w: functional.linear(x, w) + y,
+    lambda x, y, w: functional.silu(functional.linear(x, w, y[0])) * y,
+    lambda x, y, w: x + y, lambda x, y, w: x.mul_(y).add_(functional.linear(y, w)),
+    lambda x, y, w: y.copy_(functional.linear(x, w)),
+    lambda x, y, w: ss.add(x, functional.linear(x, w), out=y),
+    lambda x, y, w: functional.linear(x, w).float().to(x.dtype) - x[:, :1],
+)
+
+
+def program(seed: int) -> list[Any]:
+    """A random program of products and pointwise ops over a few tensors of one shape."""
+    draw = random.Random(seed)
+    ss.manual_seed(seed)
+    rows, width = draw.choice((1, 2, 9)), 24
+    live = [some(rows, width) for _ in range(3)]
+    w = some(width, width)
+    for _ in range(25):
+        x, y = draw.choice(live), draw.choice(live)
+        live.append(draw.choice(OPS)(x, y, w))
+        del x, y
+        while len(live) > 3 + draw.randrange(3):
+            del live[draw.randrange(len(live))]
+    return live
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_random_programs(part: int) -> None:
+    backend: Any = backend_of(Device("cuda", 0))
+    for seed in range(part, 30, 3):
+        chains().mode = NEVER
+        wanted = [bits(each) for each in launched(lambda seed=seed: program(seed))[1]]
+        chains().mode = ALWAYS
+        for memo in (True, False, True):
+            backend.set_memo(memo)
+            found = launched(lambda seed=seed: program(seed))[1]
+            assert [bits(each) for each in found] == wanted, f"program {seed}"
+    assert chains().joined > 0
