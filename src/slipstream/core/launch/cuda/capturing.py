@@ -145,7 +145,7 @@ class Capture:
         """Add a stream's launches."""
         start = 0
         for place, launch in enumerate(window.launches):
-            end = window.ends[place]
+            end = window.ends.get(place)
             site = (window.sites[2 * place], window.sites[2 * place + 1])
             try:
                 self.add_launch(queue, launch, window.words.take(start, end - start), site)

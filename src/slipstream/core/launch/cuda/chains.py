@@ -84,7 +84,7 @@ class Group:
         """Take in a launch of a window, if its operands allow it."""
         launch: Launch = window.launches[number]
         words: Words = window.words
-        start: cython.Py_ssize_t = window.ends[number - 1] if number else 0
+        start: cython.Py_ssize_t = window.ends.get(number - 1) if number else 0
         part: Part = launch.part
         codes: cython.ulonglong = self.codes
         place: cython.Py_ssize_t
@@ -197,7 +197,7 @@ class Chains:
         before: Launch | None = window.last
         if before is None and count:
             before = window.launches[count - 1]
-            start = window.ends[count - 2] if count > 1 else 0
+            start = window.ends.get(count - 2) if count > 1 else 0
         if (self.mode == NEVER or before is None or before.part is None
                 or before.count != launch.count
                 or (launch.count < self.fewest and self.mode != ALWAYS)):
@@ -360,7 +360,7 @@ def rebuild(window: Window, groups: list[Any]) -> None:
     kept.extend(range(place, count))
     # Where the next window begins, it is asked for.
     window.last = window.launches[count - 1]
-    window.start = window.ends[count - 2] if count > 1 else 0
+    window.start = window.ends.get(count - 2) if count > 1 else 0
     launches.extend(window.launches[place:])
     note_kept(window, kept)
     window.launches = launches
@@ -384,7 +384,10 @@ def note_kept(window: Window, kept: list[Any]) -> None:
             if place >= missing:
                 some.append(traces.get(place - missing))
         window.traces = some
-    window.ends = [window.ends[place] for place in kept]
+    ends = Words()
+    for place in kept:
+        ends.append(window.ends.get(place))
+    window.ends = ends
     sites: list = []
     for place in kept:
         sites.append(window.sites[2 * place])

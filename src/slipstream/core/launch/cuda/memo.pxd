@@ -5,7 +5,7 @@ from slipstream.core.native.hot cimport HotCalls
 cdef class Window:
     cdef public list launches
     cdef public Words words
-    cdef public list ends
+    cdef public Words ends
     cdef public list sites
     cdef public list moments
     cdef public Words traces
@@ -19,7 +19,6 @@ cdef class Window:
 cdef class Graph:
     cdef public list launches
     cdef public Words words
-    cdef public list ends
     cdef public size_t executable
     cdef public Py_ssize_t nbytes
     cdef public list nodes

@@ -48,7 +48,7 @@ class Window:
 
     launches: list[Launch]
     words: Words
-    ends: list[int]
+    ends: Words
     sites: list[Any]
     moments: list[int]
     traces: Words | None
@@ -60,6 +60,7 @@ class Window:
 
     def __init__(self) -> None:
         self.words = Words()
+        self.ends = Words()
         self.traces = None
         self.clear()
 
@@ -67,7 +68,7 @@ class Window:
         """Empty it; others may hold the lists that it had."""
         self.launches = []
         self.words.clear()
-        self.ends = []
+        self.ends.clear()
         self.sites = []
         self.moments = []
         if self.traces is not None:
@@ -87,7 +88,6 @@ class Graph:
 
     launches: list[Launch]
     words: Words
-    ends: list[int]
     executable: int
     nbytes: int
     nodes: list[int]
@@ -99,7 +99,6 @@ class Graph:
     def __init__(self, window: Window) -> None:
         self.launches = list(window.launches)
         self.words = window.words.copy()
-        self.ends = list(window.ends)
         self.executable = 0
         self.nodes = []
         self.children = []
@@ -227,7 +226,7 @@ class Memo:
         held: Words = graph.words
         end: cython.Py_ssize_t
         for place in range(len(window.launches)):
-            end = window.ends[place]
+            end = window.ends.get(place)
             count = end - start
             if window.launches[place] is not graph.launches[place] or not words.same(
                     start, held, start, count):
@@ -249,7 +248,7 @@ class Memo:
         for place in range(len(window.launches)):
             launch = window.launches[place]
             before = graph.launches[place]
-            end = window.ends[place]
+            end = window.ends.get(place)
             count = end - start
             if launch is not before or not words.same(start, held, start, count):
                 self._patch_node(graph, place, launch, launch.parameters(words, start, count))
@@ -290,7 +289,7 @@ class Memo:
         after: cython.size_t = 0
         for place in range(len(window.launches)):
             launch = window.launches[place]
-            count = window.ends[place] - start
+            count = window.ends.get(place) - start
             after = self._add(whole, after, launch,
                               launch.parameters(window.words, start, count))
             graph.nodes.append(after)

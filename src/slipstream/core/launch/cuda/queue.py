@@ -453,7 +453,7 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     """Launch one by one what of a window has not gone out yet."""
     launch: Launch
     place: cython.Py_ssize_t = window.drained
-    start: cython.Py_ssize_t = window.ends[place - 1] if place else 0
+    start: cython.Py_ssize_t = window.ends.get(place - 1) if place else 0
     rest = window.launches[place:]
     window.drained += len(rest)
     queue.counts.launches += len(rest)
@@ -463,7 +463,7 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     begun = None if ring is None else ring.timer.begin(queue, work)
     for each in rest:
         launch = each
-        end: cython.Py_ssize_t = window.ends[place]
+        end: cython.Py_ssize_t = window.ends.get(place)
         if queue.simulated:
             queue.driver.site, queue.driver.stamp = stamps_of(window)[place]
         launch_one(queue, launch, window.words, start, end - start)
@@ -509,15 +509,16 @@ def mend(queue: Queue) -> None:
 
 def mended(window: Window, simulated: bool) -> int:
     """Cut a window behind its last whole record; the mark of that launch."""
-    count = min(len(window.launches), len(window.ends), len(window.sites) // 2)
+    count = min(len(window.launches), window.ends.length, len(window.sites) // 2)
     if simulated:
         count = min(count, len(window.moments))
-    for steps, kept in ((window.launches, count), (window.ends, count),
-                        (window.sites, 2 * count), (window.moments, count)):
+    window.ends.cut(count)
+    for steps, kept in ((window.launches, count), (window.sites, 2 * count),
+                        (window.moments, count)):
         del steps[kept:]
     if window.traces is not None:
         window.traces.cut(min(window.traces.length, count))
-    window.words.cut(window.ends[-1] if count else 0)
+    window.words.cut(window.ends.get(count - 1) if count else 0)
     window.releases = []
     mark = window.key = 0
     for launch in window.launches:
@@ -548,8 +549,8 @@ def work_of(window: Window, first: cython.Py_ssize_t, count: cython.Py_ssize_t,
     launches, sites = window.launches, window.sites
     words: Any = ()
     if reason == "exported storage":
-        last = window.ends[first + count - 1]
-        start = window.ends[first + count - 2] if first + count > 1 else 0
+        last = window.ends.get(first + count - 1)
+        start = window.ends.get(first + count - 2) if first + count > 1 else 0
         words = window.words.take(start, last - start)
     # A profile may have begun in the middle of the window: these have no traces.
     traces: Words | None = window.traces
