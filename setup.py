@@ -30,7 +30,13 @@ LOOPS = Path("build") / "loops"
 NUMBERS = {"int", "float", "bool", "complex", "None"}
 MACHINE = "slipstream.core.kernels.cpu.machine"
 OPTIMIZE = ["-O2", "-g0", "-ffp-contract=off"]
+# The interpreter is called through the table of addresses itself, not by a jump beside it.
+CALLS = ["-fno-plt"] if sys.platform == "linux" else []
 LOOP_FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-pthread"]
+# Dicts of these Pythons tell by a number that they changed: a module's names are looked up again
+# only then.  Cython uses it before 3.12 alone, which deprecated the field but keeps it as it was.
+VERSIONED_DICTS = sys.version_info < (3, 14)
+QUIET = ["-Wno-deprecated-declarations"]
 DIRECTIVES = {
     "language_level": 3,
     # Lists and tuples keep Python's indexing: negative places, and IndexError past the end.
@@ -139,6 +145,8 @@ def extensions() -> list[Extension]:
     include = ["src", str(LOOPS)]
     # Records are made without arguments: their tp_new is called as it is, not as a vectorcall.
     macros = [("CYTHON_CLINE_IN_TRACEBACK", "0"), ("CYTHON_VECTORCALL_TPNEW", "0")]
+    if VERSIONED_DICTS:
+        macros.append(("CYTHON_USE_DICT_VERSIONS", "1"))
     return [
         Extension(module_name(path), [str(path)], include_dirs=include, define_macros=macros)
         for path in core_modules()
@@ -237,9 +245,9 @@ class BuildCore(build_ext):
 
     def add_flags(self, extension: Extension, loops: list[Path]) -> None:
         """Set the compiler's flags; give the machine its loops."""
-        extension.extra_compile_args = list(OPTIMIZE)
+        extension.extra_compile_args = [*OPTIMIZE, *CALLS, *QUIET]
         if extension.name == MACHINE:
-            extension.extra_compile_args = list(LOOP_FLAGS)
+            extension.extra_compile_args = [*LOOP_FLAGS, *CALLS, *QUIET]
             extension.depends = [*extension.depends, *map(str, LOOPS.glob("*"))]
             extension.extra_link_args = ["-pthread"]
             extension.loops = loops

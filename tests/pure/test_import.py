@@ -6,6 +6,11 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+import slipstream as ss
+from slipstream.core.catalog import norms
+
 CODE = """
 import json, os, sys
 import numpy, ml_dtypes
@@ -30,3 +35,15 @@ def test_import_is_small_and_starts_nothing() -> None:
     assert heavy == []
     assert seen["started"] == 0
     assert len(seen["added"]) <= MOST_MODULES
+
+
+def test_compiled_modules_see_a_name_that_is_set_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Their look-ups are kept until the module's dict says that it changed.
+    dtypes = (ss.float32, ss.float16, ss.float16)
+    for _ in range(2):
+        assert norms._rest_of(dtypes) == dtypes[1:]
+        with monkeypatch.context() as changed:
+            changed.setattr(norms, "RESTS", {dtypes: "set anew"})
+            assert norms._rest_of(dtypes) == "set anew"
+            vars(norms)["RESTS"] = {dtypes: "and once more"}
+            assert norms._rest_of(dtypes) == "and once more"

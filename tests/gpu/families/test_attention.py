@@ -426,7 +426,7 @@ def sources(dtype: Any, width: int, facts: dict[str, Any], mask: Any) -> list[An
     Case((1, 2, 2, 64, 64, width, width), dtype, **facts).check(mask)
     (forward,), (backward,) = [list(op.plans.values()) for op in (ops.attention,
                                                                   ops.attention_slopes)]
-    launches = forward.binding, *(launch for launch, _ in backward.kernel.series)
+    launches = forward.binding, *(stage.launch for stage in backward.binding.stages)
     return [launch.code for launch in launches]
 
 

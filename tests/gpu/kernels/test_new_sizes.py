@@ -59,7 +59,7 @@ def binding(plan: Plan) -> Any:
     """All that a plan launches."""
     bound = plan.binding
     if isinstance(bound, Staged):
-        return [(described(stage.launch), stage.parts, stage.counts) for stage in bound.stages]
+        return [(described(stage.launch), stage.places, stage.counts) for stage in bound.stages]
     launches = getattr(plan.kernel, "launches", None)
     if launches is not None:
         return [described(launch) for launch in launches]

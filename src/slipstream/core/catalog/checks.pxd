@@ -1,1 +1,1 @@
-from slipstream.core.vocab.records cimport TensorBase
+from slipstream.core.vocab.records cimport OpBase, TensorBase

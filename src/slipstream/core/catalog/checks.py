@@ -9,10 +9,10 @@ from typing import Any
 import cython
 import numpy as np
 
-from slipstream.core.catalog.table import ops
+from slipstream.core.catalog.table import table
 from slipstream.core.fuse.formula import exp, normal_below, where
 from slipstream.core.vocab import dtypes
-from slipstream.core.vocab.records import TensorBase
+from slipstream.core.vocab.records import OpBase, TensorBase
 
 ROOT_HALF = math.sqrt(0.5)
 ROOT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -33,7 +33,8 @@ def sum_gradients(wanted: Any, g: Any, alpha: Any) -> Any:
         elif each.is_complex is not own.is_complex:
             return None
         else:
-            results.append(ops.to_dtype.call((g, each), None))
+            narrow = cython.declare(OpBase, table["to_dtype"])
+            results.append(narrow.call((g, each), None))
     return results
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from slipstream.core.catalog import samples
 from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.table import define, ops, table
+from slipstream.core.dispatch.carrying import OpCore
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, Entry
-from slipstream.core.dispatch.op import knows
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu import products
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
@@ -270,28 +270,31 @@ def _rows_and_sums_shape(call: Any) -> Any:
     return [*_rows_shape(call), (call.spec("self").dtype, call.spec("self").shape[-1:])]
 
 
-def _sums_rows(left: Any, right: Any) -> Any:
-    """Whether `rows_product_sums` takes two tensors; what it has a plan for it took before."""
-    if knows(ops.rows_product_sums, left, right):
-        return True
-    return optional.load(CUDA_PRODUCTS).sums_rows(left.spec, right.spec)
+def _summed_rows(left: Any, right: Any) -> Any:
+    """What `rows_product_sums` gives for two tensors; None where it does not take them."""
+    product = cython.declare(OpCore, table["rows_product_sums"])
+    # What it has a plan for it took before.
+    known = product.call_again(left, right)
+    if known is not None or not optional.load(CUDA_PRODUCTS).sums_rows(left.spec, right.spec):
+        return known
+    return product.call2(left, right)
 
 
 def _linear_gradients(wanted: Any, g: Any, input: Any, weight: Any, weight_spec: Any,
                       bias_spec: Any) -> Any:
     """All gradients, the weight's and the bias's by one kernel where it takes them."""
     names = wanted[0]
-    if "weight" not in names or "bias" not in names:
+    everything = len(names) == 3
+    if not everything and ("weight" not in names or "bias" not in names):
         return None
     upstream = cython.declare(TensorBase, g)
     rows = cython.declare(Spec, weight_spec)
     shared = cython.declare(Spec, bias_spec)
     if (upstream.spec.itemsize != 2 or upstream.spec.device.type != "cuda" or rows.ndim != 2
-            or shared.shape != rows.shape[:1] or not _sums_rows(upstream, input)):
+            or shared.ndim != 1 or shared.shape[0] != rows.shape[0]):
         return None
-    product = cython.declare(OpBase, table["rows_product_sums"])
-    sums = product.call2(g, input)
-    if "input" not in names:
+    sums = _summed_rows(g, input)
+    if sums is None or not everything:
         return sums
     return [_input_grad(g, weight), sums[0], sums[1]]
 

@@ -1,1 +1,1 @@
-from slipstream.core.vocab.records cimport OpBase
+from slipstream.core.vocab.records cimport OpBase, Spec

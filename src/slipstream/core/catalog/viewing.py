@@ -17,7 +17,7 @@ from slipstream.core.shapes import strides as layouts
 from slipstream.core.shapes.broadcast import reduce_dims_for
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType
-from slipstream.core.vocab.records import OpBase, TensorBase
+from slipstream.core.vocab.records import OpBase, Spec, TensorBase
 
 
 def inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -58,8 +58,14 @@ _SHAPES = samples.with_arguments(((2, 6), ((3, -1),)), ((), ((1, 1),)), ((2, 3, 
 _PERMUTED = samples.with_arguments(((2, 3, 4), ((2, 0, -2),)), ((), ((),)), ((2, 3), ((1, 0),)))
 _SWAPPED = samples.with_arguments(((2, 3, 4), (0, -1)), ((2, 3), (1, 1)), ((), (0, -1)))
 _EXPANDED = samples.with_arguments(((3, 1), ((2, -1, 4),)), ((), ((2, 3),)), ((1, 0), ((5, 0),)))
+def _reshaped_back(g: Any, self_spec: Any) -> Any:
+    spec = cython.declare(Spec, self_spec)
+    reshape = cython.declare(OpBase, table["reshape"])
+    return reshape.call((g, spec.shape), None)
+
+
 view_op("view(Tensor self, dtype|int... size)", _viewed,
-        lambda g, self_spec: g.reshape(self_spec.shape),
+        _reshaped_back,
         "The same elements in another shape; raises where strides do not allow it. Given a dtype, "
         "the same bytes as such elements, outside the tape.", path="", otherwise=_as_dtype,
         samples=_SHAPES, reference=_reshaped)
@@ -155,7 +161,7 @@ view_op("expand(Tensor self, int... size, *, bool implicit=False)",
         "Dims of size one repeated without copying.", path="", samples=_EXPANDED,
         reference=lambda x, size: x * np.ones([1 if n == -1 else n for n in size], x.dtype))
 view_op("squeeze(Tensor self, int[]? dim=None)", _squeezed,
-        lambda g, self_spec: g.reshape(self_spec.shape),
+        _reshaped_back,
         "Dims of size one left out.", samples=samples.with_arguments(
             ((1, 3, 1), ()), ((1, 3, 1), (0,)), ((1, 3, 1), (1,)), ((1, 3, 1), ((0, -1),)),
             ((), ())),
@@ -306,7 +312,7 @@ def _reshaped_copy(self: Any, shape: Any) -> Any:
 
 
 view_op("reshape(Tensor self, int... shape)", _reshape_geometry,
-        lambda g, self_spec: g.reshape(self_spec.shape),
+        _reshaped_back,
         "The same elements in another shape: a view where strides allow it, else a copy.",
         otherwise=_reshaped_copy, samples=_SHAPES, reference=_reshaped)
 compound("flatten(Tensor self, int start_dim=0, int end_dim=-1)", _flatten,

@@ -1,4 +1,5 @@
 from slipstream.core.dispatch.op cimport Op
+from slipstream.core.vocab.autocast cimport AutocastState
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.dispatch.carrying cimport OpCore
 from slipstream.core.dispatch.lists cimport TensorList
@@ -20,11 +21,12 @@ cdef class Cast:
     cpdef tuple sequence(self, tuple values)
     cpdef object named(self, object values)
     cpdef object tensor(self, TensorBase tensor)
-    cpdef object fill(self, object settings, TensorBase tensor, object member)
+    cpdef object fill(self, AutocastState settings, TensorBase tensor, object member)
     cpdef bint lacks(self, TensorBase weight, dict casts) except -1
     cpdef object keep(self, object facts, TensorBase weight, TensorBase cast)
 
 cdef object _key(TensorBase weight, object dtype)
+cpdef object forget_casts(AutocastState settings, bint ended)
 cpdef bint is_capturing() except -1
 cdef Cast cast_for(str policy, ModeState state, str device_type, tuple args, object kwargs)
 cdef Cast lowering(ModeState state, str device_type)

@@ -28,9 +28,9 @@ from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
 from slipstream.core.vocab.recycling import recycle
 
-__all__ = ["POLICIES", "Cast", "GradRecord", "LaunchDoor", "ModeTable", "OpCore", "Spec", "Storage",
-           "Tape", "TensorList", "WeightCast", "autocast", "autocast_function", "cast_together",
-           "forget_casts", "hooks", "special"]
+__all__ = ["POLICIES", "AutocastState", "Cast", "GradRecord", "LaunchDoor", "ModeTable", "OpCore",
+           "Spec", "Storage", "Tape", "TensorList", "WeightCast", "autocast", "autocast_function",
+           "cast_together", "forget_casts", "hooks", "special"]
 
 # Policies; `entry.Entry` says what each means.
 LOWER = "lower"
@@ -124,8 +124,7 @@ def autocast_function(function: Callable[..., Any], policies: dict[str, str], ar
 def lowering(state: ModeState, device_type: str) -> Cast:
     """The cast to the narrow dtype of the scope."""
     settings: AutocastState = state.autocast
-    dtypes: dict = settings.dtypes
-    return cast_of(state, device_type, dtypes[device_type],
+    return cast_of(state, device_type, settings.dtypes[device_type],
                    settings.caching and settings.nesting > 0)
 
 
@@ -213,12 +212,11 @@ class Cast:
             return op.call((tensor, self.dtype), None)
         settings: AutocastState = self.state.autocast
         key = _key(tensor, self.dtype)
-        casts: dict = settings.casts
-        found = casts.get(key)
+        found = settings.casts.get(key)
         known: WeightCast
         if found is None or not _serves(found, tensor, self.state.grad_enabled):
             self.fill(settings, tensor, settings.members.get(key))
-            found = casts[key]
+            found = settings.casts[key]
         known = found
         known.used = True
         return known.cast

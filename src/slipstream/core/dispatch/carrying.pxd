@@ -54,6 +54,7 @@ cdef class OpCore(OpBase):
     cpdef object _gathered(self, ModeState state, object values, object written, object error)
     cdef object _compound(self, object values)
     cdef object _submit(self, Plan plan, tuple outs, object values)
+    cpdef object call_again(self, TensorBase a, TensorBase b)
     cdef object _launch(self, Plan plan, ModeState state, object values)
     cdef object _record(self, Plan plan, ModeState state, object values, tuple outs)
     cdef tuple _numbers(self, Plan plan, object values)

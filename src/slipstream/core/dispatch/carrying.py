@@ -47,6 +47,8 @@ __all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "LaunchDoor", "Memory", "ModeTa
 PLAIN = 0
 IN_PLACE = 1
 OUT = 2
+# Marks short keys of two operands whose plan goes the long way.
+LONG = "long"
 # The same as C numbers, and the kinds of plans: compared without objects.
 _plain = PLAIN
 _in_place = IN_PLACE
@@ -200,6 +202,16 @@ class OpCore(OpBase):
         if plan.kind == _view:
             return self._view(plan, state, values)
         return plan.binding(*values)
+
+    def call_again(self, a: TensorBase, b: TensorBase) -> Any:
+        """`call2` the long way, without gradients; None where the operands are new to it."""
+        state: ModeState = modes.current()
+        plan: Plan | None = self.binary.get((LONG, (a.spec, b.spec, 0)))
+        if plan is None or state.grad_enabled or state.special & self.heeds:
+            return None
+        modes.note_site(state)
+        plan.used = True
+        return self._carry_out(plan, state, (a, b), None, PLAIN)
 
     def _gathered(self, state: ModeState, values: Any, written: Any,
                   error: BaseException) -> Any:

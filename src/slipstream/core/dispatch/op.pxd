@@ -30,7 +30,6 @@ cdef object NO
 
 cdef object _go(Op op, Way way, ModeState state, tuple args, dict kwargs)
 cdef object _note_way(Op op, Plan plan, ModeState state, tuple given)
-cpdef bint knows(Op op, TensorBase a, TensorBase b) except -1
 cdef object _key(Op op, ModeState state, object values, object target, int form)
 cdef bint _told_apart(tuple values) except -1
 cdef object _as_taken(OpCore op, object values)

@@ -16,7 +16,7 @@ import cython
 import numpy as np
 
 from slipstream.core.dispatch.arguments import NumPyScalarError, places_of, without_numpy
-from slipstream.core.dispatch.carrying import IN_PLACE, OUT, PLAIN, OpCore, wiring
+from slipstream.core.dispatch.carrying import IN_PLACE, LONG, OUT, PLAIN, OpCore, wiring
 from slipstream.core.dispatch.plans import PlanTable, disown, drop_plans, target_key
 from slipstream.core.dispatch.signature import (
     NUMBER,
@@ -44,9 +44,8 @@ __all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTab
            "Spec", "Tape", "Way", "drop_plans", "plan_table", "wiring"]
 
 
-# Marks short keys of calls with keywords, and of two operands whose plan goes the long way.
+# Marks short keys of calls with keywords.
 BOUND = "bound"
-LONG = "long"
 # What stands for bools in keys, as True equals 1.
 YES: object = object()
 NO: object = object()
@@ -372,11 +371,6 @@ def _note_way(op: Op, plan: Plan, state: ModeState, given: tuple[Any, ...]) -> N
         args, kwargs = given
         places = places_of.get((op, len(args), *kwargs)) if kwargs else None
         op.ways.note(plan, state, args, kwargs, places)
-
-
-def knows(op: Op, a: TensorBase, b: TensorBase) -> bool:
-    """Whether an op's `call2` has a plan for two tensors without history."""
-    return (LONG, (a.spec, b.spec, 0)) in op.binary
 
 
 def _key(op: Op, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:

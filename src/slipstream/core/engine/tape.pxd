@@ -59,7 +59,7 @@ cdef class Tape:
     cdef SavedTensor _saved(self, TensorBase tensor, bint is_output)
     cpdef Node make_node(self, Rule rule, object values, ModeState state)
     cdef object _save(self, object value)
-    cpdef void attach(self, Node node, tuple outs)
+    cpdef object attach(self, Node node, tuple outs)
 
 cdef TensorBase _alias(object tensor, GradRecord record)
 cdef list _differentiated(Rule rule, object values)

@@ -42,7 +42,7 @@ cdef class Allocator(Memory):
     cdef Py_ssize_t outside
     cdef readonly dict strays
     cpdef size_t allocate(self, Py_ssize_t nbytes) except? 0
-    cpdef void free(self, size_t address, Py_ssize_t nbytes)
+    cpdef object free(self, size_t address, Py_ssize_t nbytes)
     @cython.final
     cdef size_t take(self, Py_ssize_t nbytes) except? 0
     @cython.final
@@ -50,7 +50,7 @@ cdef class Allocator(Memory):
     @cython.final
     cdef int settle(self) except -1
     cdef int give_large(self, size_t address) except -1
-    cdef void count_large(self, Py_ssize_t size, Py_ssize_t nbytes)
+    cdef int count_large(self, Py_ssize_t size, Py_ssize_t nbytes) except -1
     @cython.final
     cdef int widen(self) except -1
     cpdef Shelf shelf(self, Py_ssize_t nbytes)

@@ -68,7 +68,7 @@ cdef class Ledger:
     cdef Py_ssize_t most
     cdef bint busy
     cdef object keeps
-    cdef void note(self, size_t address, object code, int instruction, Py_ssize_t nbytes)
+    cdef object note(self, size_t address, object code, int instruction, Py_ssize_t nbytes)
     cdef int make_room(self) except -1
     cdef set stale(self)
     cdef int rebuild(self, size_t size, set stale) except -1

@@ -24,10 +24,10 @@ cdef class Segments:
     cdef public Uses uses
     cdef readonly dict gaps
     cdef Py_ssize_t place(self, Py_ssize_t size, size_t address)
-    cdef void shelve(self, Block block)
-    cdef void unshelve(self, Block block)
-    cdef void split(self, Block block, Py_ssize_t size)
-    cdef void join(self, Block block, Block after)
+    cdef int shelve(self, Block block) except -1
+    cdef int unshelve(self, Block block) except -1
+    cdef int split(self, Block block, Py_ssize_t size) except -1
+    cdef int join(self, Block block, Block after) except -1
     cdef size_t take(self, Py_ssize_t size) except? 0
     cpdef size_t take_where(self, Py_ssize_t size, Judge judge) except? 0
     cdef size_t carve(self, Py_ssize_t place, Py_ssize_t size) except? 0

@@ -29,8 +29,8 @@ cdef class Slab:
     cdef unsigned long long summary
     cdef unsigned long long words[64]
     cdef object bits
-    cdef void fill(self)
-    cdef void occupy(self, Py_ssize_t slot)
+    cdef int fill(self) except -1
+    cdef int occupy(self, Py_ssize_t slot) except -1
     cdef Py_ssize_t find_slot(self, Judge judge) except -2
     cpdef bint is_free(self, Py_ssize_t slot)
 
@@ -48,4 +48,4 @@ cdef class Shelf:
     cdef Slab find(self, size_t address)
     cpdef object add(self, Slab slab)
     cdef Py_ssize_t place(self, size_t address)
-    cdef void renumber(self, Py_ssize_t start)
+    cdef int renumber(self, Py_ssize_t start) except -1

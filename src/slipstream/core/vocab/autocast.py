@@ -22,15 +22,20 @@ class AutocastState:
     thread is in; ``members``: by the same keys, which weights were cast in one scope of late.
     """
 
-    __slots__ = ("caching", "casts", "dtypes", "enabled", "members", "nesting")
+    enabled: dict[str, bool]
+    dtypes: dict[str, DType]
+    caching: bool
+    nesting: int
+    casts: dict[Any, Any]
+    members: dict[Any, Member]
 
     def __init__(self) -> None:
         self.enabled = dict.fromkeys(DEVICE_TYPES, False)
-        self.dtypes: dict[str, DType] = {"cpu": bfloat16, "cuda": float16}
+        self.dtypes = {"cpu": bfloat16, "cuda": float16}
         self.caching = True
         self.nesting = 0
-        self.casts: dict[Any, Any] = {}
-        self.members: dict[Any, Member] = {}
+        self.casts = {}
+        self.members = {}
 
 
 class Member(weakref.ref[Any]):

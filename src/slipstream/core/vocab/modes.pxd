@@ -95,4 +95,4 @@ cdef class ModeTable:
     cdef public Ring ring
     cdef public str root
     cpdef ModeState current(self)
-    cpdef void note_site(self, ModeState state)
+    cpdef object note_site(self, ModeState state)

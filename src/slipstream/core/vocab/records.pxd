@@ -18,7 +18,7 @@ cdef class Spec:
 
 cdef class Memory:
     cpdef size_t allocate(self, Py_ssize_t nbytes) except? 0
-    cpdef void free(self, size_t address, Py_ssize_t nbytes)
+    cpdef object free(self, size_t address, Py_ssize_t nbytes)
 
 # Holds nothing that could hold it.
 @cython.no_gc

@@ -51,6 +51,12 @@ class Called:
     forward: Any
     _call_hooked: Any
 
+    @classmethod
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cython.compiled:
+            slip_call_directly(cls, Called.__dict__["__call__"])  # noqa: F821
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` and the hooks around it."""
         if self._hooked:

@@ -20,13 +20,8 @@ from slipstream.core.kernels.cuda.attention_tiles import DROP, HALF, HALF_TILES,
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
 from slipstream.core.kernels.cuda.random import STREAM
 from slipstream.core.kernels.cuda.walks import blocks, merged
-from slipstream.core.launch.cuda.launches import (
-    KernelCode,
-    Launch,
-    LaunchKernel,
-    SeriesKernel,
-    make_launch,
-)
+from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel, make_launch
+from slipstream.core.launch.cuda.series import Staged, Step
 from slipstream.core.native.drivers import drivers
 from slipstream.core.shapes.broadcast import broadcast_strides
 from slipstream.core.vocab.records import Kernel
@@ -341,8 +336,8 @@ def backward(plan: Any, call: Any) -> Kernel:
     grad, query, key, value, out, rows = range(3, 9)
     mask = () if call["mask"] is None else (9,)
     # The gradients by query, key and value are the first operands; -1 is the sums.
-    series = [(found.launch(QUERY_KERNEL, QUERIES), (0, -1, grad, query, key, value, *mask, out,
-                                                     rows)),
-              (found.launch(KEY_KERNEL, KEYS), (1, 2, grad, query, key, value, *mask, -1))]
-    return SeriesKernel("cuda attention gradient, tiled by hand", series,
-                        call.spec("rows").nbytes // 2 * 3)
+    steps = [Step(found.launch(QUERY_KERNEL, QUERIES), (0, -1, grad, query, key, value, *mask, out,
+                                                        rows)),
+             Step(found.launch(KEY_KERNEL, KEYS), (1, 2, grad, query, key, value, *mask, -1))]
+    plan.binding = Staged(steps, call.spec("rows").nbytes // 2 * 3)
+    return LaunchKernel("cuda attention gradient, tiled by hand")

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import cython
-
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.briefs import with_fewer_walks
@@ -36,13 +34,12 @@ from slipstream.core.kernels.cuda.stages import LINE, is_map
 from slipstream.core.kernels.cuda.tiling import TilePlan, TileWriter, blocks_of, plan_tiles
 from slipstream.core.kernels.cuda.turns import ReducePlan
 from slipstream.core.kernels.cuda.writing import PACKED, Formula
-from slipstream.core.launch.cuda.backend import CudaBackend
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, LaunchKernel
 from slipstream.core.launch.cuda.modules import modules
+from slipstream.core.launch.cuda.series import Staged, Step
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.programs import FULL, Program
-from slipstream.core.vocab.records import Plan, TensorBase
 
 AnyPlan = MapPlan | TilePlan | ReducePlan
 Sizes = tuple[int, int, int]
@@ -52,26 +49,6 @@ AnySpace = Space | tuple[Ints, Sequence[Ints]]
 Ready = tuple[AnyPlan, Words, Shape]
 # Arrays in scratch memory begin at multiples of this.
 ALIGNMENT = 256
-
-
-class Stage:
-    """A launch that uses scratch memory: ``parts`` are the places of its arrays there.
-
-    ``counts``: its blocks count themselves on the stream's tickets.
-    """
-
-    def __init__(self, launch: Launch, parts: tuple[int, ...], counts: bool) -> None:
-        self.launch = launch
-        self.parts = parts
-        self.counts = counts
-
-
-class Staged:
-    """Launches over ``nbytes`` of scratch memory."""
-
-    def __init__(self, stages: list[Stage], nbytes: int) -> None:
-        self.stages = stages
-        self.nbytes = nbytes
 
 
 class ProgramKernel(LaunchKernel):
@@ -232,10 +209,12 @@ class ProgramKernel(LaunchKernel):
             modules.prepare(self.device, [self.printed(plan, self.counted(words, inner))
                                           for plan, words, _ in ready])
         stages = []
+        whole = range(len(self.itemsizes))
         for plan, words, shape in ready:
             names, joins = self._parts_of(plan, words)
-            parts = tuple([layout[name] for name in names])
-            stages.append(Stage(self._launch(plan, words, shape, inner), parts, joins))
+            parts = [-1 - layout[name] for name in names]
+            launch = self._launch(plan, words, shape, inner)
+            stages.append(Step(launch, (*whole, *parts), joins))
         return Staged(stages, nbytes)
 
     def _parts_of(self, plan: AnyPlan, words: Words) -> tuple[list[str], bool]:
@@ -275,29 +254,3 @@ class ProgramKernel(LaunchKernel):
                 each for value in formula.stages.fold_values
                 for each in ((f"part{value}", formula.part_bytes(value)), (f"spot{value}", 8))]
         return known
-
-    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Record the launches."""
-        bound = plan.binding
-        if isinstance(bound, Launch):
-            backend: Any = plan.backend
-            backend.record_operands(bound, operands, numbers)
-        elif bound is not None:
-            self._run_staged(plan.backend, bound, operands, numbers)
-
-    @staticmethod
-    def _run_staged(card: Any, bound: Staged, operands: tuple[Any, ...],
-                    numbers: tuple[Any, ...]) -> None:
-        backend = cython.declare(CudaBackend, card)
-        addresses = []
-        for each in operands:
-            tensor = cython.cast(TensorBase, each)
-            addresses.append(tensor.storage.address + tensor.offset * tensor.spec.itemsize)
-        # Held until the last launch is recorded.
-        scratch = backend.scratch(bound.nbytes)
-        first = scratch.address
-        for stage in bound.stages:
-            parts = [first + place for place in stage.parts]
-            if stage.counts:
-                parts.append(backend.tickets())
-            backend.record(stage.launch, (*addresses, *parts), numbers)

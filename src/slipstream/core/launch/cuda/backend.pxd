@@ -1,4 +1,4 @@
-from slipstream.core.launch.cuda.launches cimport Launch, LaunchKernel
+from slipstream.core.launch.cuda.launches cimport Bound, Launch, LaunchKernel
 from slipstream.core.launch.cuda.queue cimport Queue
 from slipstream.core.native.hot cimport HotCalls
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
@@ -37,4 +37,6 @@ cdef class CudaBackend(Backend):
     cpdef object record(self, Launch launch, tuple addresses, tuple numbers)
 
 cdef Storage storage_of(CudaBackend backend, size_t address, Py_ssize_t nbytes)
+cdef object run_plan(CudaBackend backend, Plan plan, tuple operands, tuple numbers)
+cdef size_t tickets_of(CudaBackend backend, Queue queue) except 0
 cdef object send_exported(Queue queue, tuple operands)

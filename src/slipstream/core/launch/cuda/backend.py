@@ -10,7 +10,7 @@ from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.edges import Edges
 from slipstream.core.launch.cuda.errors import ErrorSlot
 from slipstream.core.launch.cuda.forks import forks
-from slipstream.core.launch.cuda.launches import Launch, LaunchKernel
+from slipstream.core.launch.cuda.launches import Bound, Launch, LaunchKernel
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.cuda.ordering import Order
 from slipstream.core.launch.cuda.pinning import Pinning
@@ -157,7 +157,7 @@ class CudaBackend(Backend):
             self.record_operands(plan.binding, operands, numbers)
         else:
             queue = self.queue()
-            plan.kernel.run(plan, operands, numbers)
+            run_plan(self, plan, operands, numbers)
             if queue.shared:
                 # After the last launch: until then the operands are alive.
                 queue.note_uses(operands, queue.sequence)
@@ -204,7 +204,7 @@ class CudaBackend(Backend):
         if queue.capture is not None:
             captured: int = queue.capture.tickets(queue)
             return captured
-        return self.counters.of(queue.number, queue.stream, self.enter)
+        return tickets_of(self, queue)
 
     def call_alone(self, name: str, call: Any, reason: str = "not capturable") -> None:
         """Make a library call that no window can hold: ``call(stream)``."""
@@ -352,6 +352,26 @@ def storage_of(backend: CudaBackend, address: int, nbytes: int) -> Storage:
     made.nbytes = nbytes
     made.owner = backend.owner
     return made
+
+
+def run_plan(backend: CudaBackend, plan: Plan, operands: tuple[Any, ...],
+             numbers: tuple[Any, ...]) -> None:
+    """Record what is no single launch."""
+    if isinstance(plan.kernel, LaunchKernel) and isinstance(plan.binding, Bound):
+        bound: Bound = plan.binding
+        bound.record(backend, operands, numbers)
+    else:
+        plan.kernel.run(plan, operands, numbers)
+
+
+def tickets_of(backend: CudaBackend, queue: Queue) -> int:
+    """The tickets of a stream, made when they are first wanted."""
+    known: dict = backend.counters.addresses
+    found = known.get(queue.number)
+    if found is None:
+        found = backend.counters.of(queue.number, queue.stream, backend.enter)
+    address: int = found
+    return address
 
 
 def send_exported(queue: Queue, operands: tuple[Any, ...]) -> None:

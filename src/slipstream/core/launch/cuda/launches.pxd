@@ -1,5 +1,5 @@
 from slipstream.core.launch.cuda.words cimport Words
-from slipstream.core.vocab.records cimport Backend, Kernel, Plan, TensorBase
+from slipstream.core.vocab.records cimport Backend, Kernel, Plan
 
 cdef class Part:
     cdef public int outputs
@@ -23,9 +23,8 @@ cdef class Launch:
     cdef public bint leads
     cpdef bytes parameters(self, Words words, Py_ssize_t start, Py_ssize_t count)
 
+cdef class Bound:
+    cpdef object record(self, Backend backend, tuple operands, tuple numbers)
+
 cdef class LaunchKernel(Kernel):
     pass
-
-cdef class SeriesKernel(Kernel):
-    cdef public list series
-    cdef public Py_ssize_t nbytes

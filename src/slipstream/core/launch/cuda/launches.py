@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
-import cython
-
 from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.records import Kernel, Plan, TensorBase
+from slipstream.core.vocab.records import Backend, Kernel, Plan
 
 Sizes = tuple[int, int, int]
 
@@ -151,50 +149,31 @@ class Launch:
         return f"<launch of {self.name}, grid {self.grid}, block {self.block}>"
 
 
-__all__ = ["KernelCode", "Launch", "LaunchKernel", "Part", "SeriesKernel", "Words", "make_launch",
+class Bound:
+    """What the plan of a `LaunchKernel` is bound to where it is several launches."""
+
+    def record(self, backend: Backend, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+        """Record them."""
+        raise NotImplementedError
+
+
+__all__ = ["Bound", "KernelCode", "Launch", "LaunchKernel", "Part", "Words", "make_launch",
            "three"]
 
 
 class LaunchKernel(Kernel):
-    """A kernel that is one launch: ``plan.binding``; None where there is nothing to do."""
+    """A kernel that is one launch, or several: ``plan.binding``; None where nothing is to do."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Record the launch."""
-        if plan.binding is not None:
+        """Record them."""
+        if isinstance(plan.binding, Bound):
+            plan.binding.record(plan.backend, operands, numbers)
+        elif plan.binding is not None:
             backend: Any = plan.backend
             backend.record_operands(plan.binding, operands, numbers)
-
-
-class SeriesKernel(Kernel):
-    """Several launches over the operands and ``nbytes`` of scratch memory, all with the numbers.
-
-    ``series``: each launch, and which operands its addresses are; -1 stands for the scratch.
-    """
-
-    series: list[tuple[Launch, tuple[int, ...]]]
-    nbytes: int
-
-    def __init__(self, name: str, series: list[tuple[Launch, tuple[int, ...]]],
-                 nbytes: int) -> None:
-        self.name = name
-        self.series = series
-        self.nbytes = nbytes
-
-    def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
-        """Record the launches."""
-        backend: Any = plan.backend
-        addresses: list = []
-        for each in operands:
-            tensor = cython.cast(TensorBase, each)
-            addresses.append(tensor.storage.address + tensor.offset * tensor.spec.itemsize)
-        # Held until the last launch is recorded.
-        scratch = backend.scratch(self.nbytes)
-        addresses.append(scratch.address)
-        for launch, places in self.series:
-            backend.record(launch, tuple([addresses[place] for place in places]), numbers)
 
 
 def make_launch(code: KernelCode, device: Device, grid: int | Sequence[int],

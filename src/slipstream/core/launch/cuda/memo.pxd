@@ -2,6 +2,8 @@ from slipstream.core.launch.cuda.launches cimport Launch
 from slipstream.core.launch.cuda.words cimport Words
 from slipstream.core.native.hot cimport HotCalls
 
+cdef tuple PLACES
+
 cdef class Window:
     cdef public list launches
     cdef public Words words
@@ -16,6 +18,7 @@ cdef class Window:
     cdef public Py_ssize_t start
     cdef public list releases
     cpdef object clear(self)
+    cdef object note(self, Launch launch, object code, int instruction)
 
 cdef class Graph:
     cdef public list launches

@@ -34,6 +34,9 @@ SIGHTS = 2 * VARIANTS
 # Windows for which a graph that is launched as it is keeps its arguments.
 LASTING = 1024
 
+# The places of instructions in most functions: each is one number, made once.
+PLACES = tuple(range(0, 4096, 2))
+
 
 class Window:
     """Launches in the order in which they were recorded.
@@ -81,6 +84,16 @@ class Window:
         self.last = None
         self.start = 0
         self.releases = []
+
+    def note(self, launch: Launch, code: Any, instruction: cython.int) -> None:
+        """Add a launch whose words are there, and the user's line that it comes from."""
+        self.launches.append(launch)
+        self.ends.append(self.words.length)
+        self.sites.append(code)
+        if 0 <= instruction < 4096 and not instruction & 1:
+            self.sites.append(PLACES[instruction >> 1])
+        else:
+            self.sites.append(instruction)
 
 
 def sites_of(window: Window) -> list[Any]:

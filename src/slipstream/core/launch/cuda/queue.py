@@ -214,10 +214,7 @@ class Queue:
                 place += 1
         state = modes.current()
         self.author = id(state) if self.shared else 0
-        window.launches.append(launch)
-        window.ends.append(words.length)
-        window.sites.append(state.code)
-        window.sites.append(state.instruction)
+        window.note(launch, state.code, state.instruction)
         if self.simulated:
             window.moments.append(self.driver.moment)
         if modes.ring is not None:

@@ -56,14 +56,14 @@ cdef class Words:
     cdef public list items
     cdef Py_ssize_t room
     cdef unsigned long long *data
-    cpdef void append(self, unsigned long long word)
+    cpdef int append(self, unsigned long long word) except -1
     cpdef unsigned long long get(self, Py_ssize_t place)
     cpdef bint replace(self, Py_ssize_t place, unsigned long long word)
     cpdef size_t address(self, Py_ssize_t start)
     cpdef object append_number(self, str cls, object value)
     cdef object append_whole(self, object value)
-    cpdef void append_double(self, double value)
-    cpdef void append_float(self, double value)
+    cpdef int append_double(self, double value) except -1
+    cpdef int append_float(self, double value) except -1
     cpdef object widen(self)
     cpdef bint same(self, Py_ssize_t start, Words other, Py_ssize_t place, Py_ssize_t count)
     cpdef unsigned long long digest(self)
