@@ -28,7 +28,7 @@ from slipstream.core.native.cupti import (
     opened,
     version_text,
 )
-from slipstream.core.vocab.ring import AVERAGED, ESTIMATED, amend
+from slipstream.core.vocab.ring import AVERAGED, ESTIMATED
 
 # How much longer than between the events around it work may last by CUPTI, and ns beside that.
 FITS, SLACK = 1.1, 5_000
@@ -145,7 +145,7 @@ class Activities(Notes):
             start = times[0] if noted.untold else self.clock.of(times[0])
             end = start + max(times[1] - times[0], 1)
             if noted.first >= 0:
-                amend(self.ring, noted.first + place, start, end, flag)
+                self.ring.amend(noted.first + place, start, end, flag)
             else:
                 what, name, site, value, *_ = noted.rows[place]
                 self.ring.write(what & ~(ESTIMATED << 8) | flag << 8, name, site, start, end,

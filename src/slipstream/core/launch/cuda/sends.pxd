@@ -4,7 +4,8 @@ from slipstream.core.launch.cuda.memo cimport Window
 from slipstream.core.launch.cuda.sampling cimport Sampler
 from slipstream.core.launch.cuda.words cimport Words
 from slipstream.core.native.hot cimport HotCalls
-from slipstream.core.vocab.ring cimport Cells, Ring
+from slipstream.core.vocab.cells cimport Cells
+from slipstream.core.vocab.ring cimport Ring
 
 # Numbers of the module that C code reads.
 cdef int _driver, _send, _stream

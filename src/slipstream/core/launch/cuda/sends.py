@@ -21,12 +21,12 @@ from slipstream.core.launch.cuda.sampling import Sampler
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.hot import HotCalls
+from slipstream.core.vocab.cells import Cells
 from slipstream.core.vocab.ring import (
     DRIVER,
     ESTIMATED,
     REPLAYED,
     SEND,
-    Cells,
     Ring,
     exported_at,
     packed,
