@@ -462,7 +462,7 @@ class Ring(Book):
         kept[2] += 1
         if kept[2] > _looked_at and kept[2] % _each and not self.owed:
             self.owing = self.layer
-            self.owed = kept[3]
+            self.owed = max(kept[3], 1)
             self.layer = layer
             return 0
         before: cython.longlong = self.last
