@@ -119,13 +119,13 @@ class Activities(Notes):
 
     def finish(self) -> Verdict:
         """Stop, and put the times that CUPTI tells into the ring; all work is done."""
+        for noted in self.notes:
+            noted.times = [None] * len(noted.rows)
         try:
             self.clock.stop()
             records, lost = self.library.end()
         except CuptiError as failure:
             return Verdict(missing=str(failure))
-        for noted in self.notes:
-            noted.times = [None] * len(noted.rows)
         cut = self.left <= 0 or self.library.collector.refused() > 0
         matcher = Matcher(self.notes, grouped(records), cut)
         matcher.match()
