@@ -21,6 +21,7 @@ import cython
 from slipstream.core.vocab.cells import CELL, Cells
 
 if cython.compiled:
+    from cython.cimports.slipstream.core.vocab.cells import slip_count
     from cython.cimports.slipstream.core.vocab.ticking import slip_nanoseconds
 
 # Kinds of records.
@@ -248,16 +249,33 @@ class Book:
 
     def _count(self, until: cython.Py_ssize_t) -> int:
         """Count the records before a number for their lines and names."""
-        cells: Cells = self._cells
-        while self._counted < until:
-            place: cython.Py_ssize_t = self._counted % self.capacity * _width
-            first: cython.longlong = cells.at(place)
-            site: cython.longlong = cells.at(place + 1) & _low
-            duration: cython.longlong = cells.at(place + 3) - cells.at(place + 2)
+        if cython.compiled:
+            cells: cython.p_longlong = self._cells.data
+        else:
+            cells = self._cells.items
+        number: cython.Py_ssize_t = self._counted
+        place: cython.Py_ssize_t = number % self.capacity * _width
+        while number < until:
+            first: cython.longlong = cells[place]
+            site: cython.longlong = cells[place + 1] & _low
+            duration: cython.longlong = cells[place + 3] - cells[place + 2]
             kind: cython.longlong = first & 255
-            self.by_site.count(site * _kinds + kind, duration, cells.at(place + 4))
-            self.by_name.count((first >> 32) * _kinds + kind, duration, cells.at(place + 4))
-            self._counted += 1
+            value: cython.longlong = cells[place + 4]
+            row: cython.Py_ssize_t = site * _kinds + kind
+            if cython.compiled and 3 * row + 3 <= self.by_site.room:
+                slip_count(self.by_site.data + 3 * row, duration, value)
+            else:
+                self.by_site.add(row, duration, value)
+            row = (first >> 32) * _kinds + kind
+            if cython.compiled and 3 * row + 3 <= self.by_name.room:
+                slip_count(self.by_name.data + 3 * row, duration, value)
+            else:
+                self.by_name.add(row, duration, value)
+            number += 1
+            self._counted = number
+            place += _width
+            if place == self.capacity * _width:
+                place = 0
         return 0
 
     def amend(self, number: cython.Py_ssize_t, start: cython.longlong, end: cython.longlong,
@@ -382,7 +400,7 @@ class Ring(Book):
 
     def enter(self) -> None:
         """A thread comes to the door."""
-        if self._running() != self.thread:
+        if (slip_running() if cython.compiled else self._running()) != self.thread:
             self.turn()
         if self.virtual is not None:
             self.virtual.call()
@@ -391,7 +409,7 @@ class Ring(Book):
 
     def switch(self, layer: cython.int) -> int:
         """Count the time so far for the layer that ends, and begin another; which one ended."""
-        if self._running() != self.thread:
+        if (slip_running() if cython.compiled else self._running()) != self.thread:
             self.turn()
         return self._turn_to(layer)
 
@@ -420,7 +438,7 @@ class Ring(Book):
 
     def surround(self, layer: cython.int) -> int:
         """Let time between ops count for a layer: the tape's while it is walked."""
-        if self._running() != self.thread:
+        if (slip_running() if cython.compiled else self._running()) != self.thread:
             self.turn()
         before: cython.int = self.outside
         self.switch(layer)
@@ -431,7 +449,7 @@ class Ring(Book):
 
     def begin(self, plan: object, immediate: bool) -> int:
         """A plan is about to be launched; when its call began."""
-        if self._running() != self.thread:
+        if (slip_running() if cython.compiled else self._running()) != self.thread:
             self.turn()
         layer: cython.int = _host_kernel if immediate else _launch
         if cython.compiled and self.virtual is None:
@@ -473,7 +491,7 @@ class Ring(Book):
     def finish(self, name: cython.Py_ssize_t, code: object, instruction: cython.int,
                start: cython.longlong) -> None:
         """It was launched."""
-        if self._running() != self.thread:
+        if (slip_running() if cython.compiled else self._running()) != self.thread:
             self.turn()
         self._turn_to(self.outside)
         self.entered = 0
@@ -486,7 +504,7 @@ class Ring(Book):
 
     def viewed(self, plan: object, code: object, instruction: cython.int) -> None:
         """A view was made: there is nothing to launch."""
-        if self._running() != self.thread:
+        if (slip_running() if cython.compiled else self._running()) != self.thread:
             self.turn()
         start: cython.longlong = self.entered or self.last
         self._turn_to(self.outside)
