@@ -96,11 +96,11 @@ def test_a_launchs_begin_is_looked_at_in_the_first_calls_of_a_plan_and_in_some_l
     looks = dict.fromkeys(plans, 0)
     for _ in range(records.LOOKED_AT + 4 * records.EACH):
         for plan in plans:
-            ring.enter()
-            start = ring.begin(plan, False)
+            ring.enter(modes.current())
+            start = ring.begin(plan, False, modes.current())
             assert (start, ring.layer) == (ring.entered, records.LAUNCH)
             looks[plan] += not ring.owed
-            ring.finish(ring.launching, code, 4, start)
+            ring.finish(ring.launching, code, 4, start, modes.current())
             assert sum(ring.layers.get(i) for i in range(len(records.LAYERS))) == ring.last - begun
     later = 4 * records.EACH if records.__file__.endswith(".py") else 4
     count = records.LOOKED_AT + later
@@ -114,17 +114,17 @@ def test_a_thread_that_comes_between_takes_nothing_of_what_another_is_in():
     code, plan, begun = test_cells_grow_and_add.__code__, object(), ring.last
 
     def call():
-        ring.enter()
-        ring.finish(ring.name_of("other"), code, 4, ring.entered)
+        ring.enter(modes.current())
+        ring.finish(ring.name_of("other"), code, 4, ring.entered, modes.current())
 
     for number in range(records.LOOKED_AT + 2):
-        ring.enter()
-        start = ring.begin(plan, False)
+        ring.enter(modes.current())
+        start = ring.begin(plan, False, modes.current())
         if number > records.LOOKED_AT - 2:
             other = threading.Thread(target=call)
             other.start()
             other.join()
-        ring.finish(ring.name_of(plan), code, 4, start)
+        ring.finish(ring.name_of(plan), code, 4, start, modes.current())
     (_, layers, calls), *others = ring.counted()
     assert calls == records.LOOKED_AT + 2
     assert sum(layers.get(i) for i in range(len(records.LAYERS))) == ring.last - begun

@@ -35,6 +35,8 @@ cdef class Book:
     cdef Cells _cells
     cdef Py_ssize_t _place
     cdef Py_ssize_t _counted
+    cdef long long _site_key
+    cdef Py_ssize_t _site
     cpdef Py_ssize_t name_of(self, object name) except -1
     cpdef Py_ssize_t site_of(self, object code, int instruction) except -1
     cdef Py_ssize_t _number_of(self, object name) except -1
@@ -60,6 +62,7 @@ cdef class Ring(Book):
     cdef public long long owed
     cdef public int owing
     cdef public long long thread
+    cdef public object state
     cdef public object virtual
     cdef public object timer
     cdef public Cells layers
@@ -67,11 +70,13 @@ cdef class Ring(Book):
     cdef public dict others
     cdef public dict threads
     cpdef Py_ssize_t now(self) except? -1
-    cpdef object enter(self)
+    cdef int meet(self, object state) except -1
+    cpdef object enter(self, object state)
     cpdef int switch(self, int layer) except -1
     cdef int _turn_to(self, int layer) except -1
     cpdef int surround(self, int layer) except -1
-    cpdef Py_ssize_t begin(self, object plan, bint immediate) except? -1
+    cpdef Py_ssize_t begin(self, object plan, bint immediate, object state) except? -1
     cdef int _launch_from(self, object plan, int layer) except -1
-    cpdef object finish(self, Py_ssize_t name, object code, int instruction, long long start)
+    cpdef object finish(self, Py_ssize_t name, object code, int instruction, long long start,
+                        object state)
     cpdef object viewed(self, object plan, object code, int instruction)

@@ -96,6 +96,8 @@ class Book:
     _cells: Cells
     _place: int
     _counted: int
+    _site_key: int
+    _site: int
 
     def __init__(self, capacity: int) -> None:
         self.capacity = max(capacity, 1)
@@ -114,6 +116,8 @@ class Book:
         self._place = 0
         # The records before it are in the counts by line and name.
         self._counted = 0
+        # The last line that was asked for: it is twice in a row.
+        self._site_key = self._site = 0
 
     def _running(self) -> int:
         if cython.compiled:
@@ -156,12 +160,15 @@ class Book:
         address = ((address >> 4) << 20) + instruction
         if not cython.compiled:
             return self._place_of(code, instruction, address)
+        if address == self._site_key:
+            return self._site
         near: cython.p_longlong = self._near_sites.data + slip_near(address)
         number: cython.Py_ssize_t = near[1]
         if near[0] != address:
             number = self._place_of(code, instruction, address)
             if number:
                 self._near_sites.keep(address, number)
+        self._site_key, self._site = address, number
         return number
 
     def _place_of(self, code: object, instruction: cython.int, address: cython.longlong) -> int:
@@ -331,10 +338,11 @@ class Ring(Book):
     ``launching``: the name of the op whose launches are recorded; ``virtual``: the clock of the
     simulated driver, or None; ``timer``: what measures devices.
 
-    Of the thread that was here last, ``thread``: ``layer`` is what it is in, ``outside`` what it is
-    in between ops, ``entered`` when it came to the door, ``last`` the time up to which ``layers``
-    are counted, ``calls`` how many ops it called; of the time since, ``owed`` ns are those of the
-    layer ``owing``, if it was so long.  ``others`` keeps the same of other threads.
+    Of the thread that was here last, ``thread``: ``state`` has its modes, None where these are not
+    known (to compare them asks less of the interpreter), ``layer`` is what it is in, ``outside``
+    what it is in between ops, ``entered`` when it came to the door, ``last`` the time up to which
+    ``layers`` are counted, ``calls`` how many ops it called; of the time since, ``owed`` ns are
+    those of the layer ``owing``, if it was so long.  ``others`` keeps the same of other threads.
     """
 
     launching: int
@@ -345,6 +353,7 @@ class Ring(Book):
     owed: int
     owing: int
     thread: int
+    state: Any
     virtual: Any
     timer: Any
     layers: Cells
@@ -362,6 +371,7 @@ class Ring(Book):
         self.layer = self.outside = PYTHON
         self.entered = self.owed = self.owing = 0
         self.others = {}
+        self.state = None
         self.thread = self._running()
         self.threads = {self.thread: threading.current_thread().name}
         self.last = self.now()
@@ -381,6 +391,7 @@ class Ring(Book):
         self.others[self.thread] = (self.layer, self.outside, self.entered, self.last,
                                     self.layers, self.calls, self.owed, self.owing)
         self.thread = self._running()
+        self.state = None
         known = self.others.pop(self.thread, None)
         if known is None:
             self.threads[self.thread] = threading.current_thread().name
@@ -398,10 +409,17 @@ class Ring(Book):
         called = [each for each in found if each[2]] or found[-1:]
         return sorted(called, key=lambda each: -each[2])
 
-    def enter(self) -> None:
-        """A thread comes to the door."""
-        if (slip_running() if cython.compiled else self._running()) != self.thread:
+    def meet(self, state: object) -> int:
+        """A thread is here that is not known to be the one that was here last."""
+        if self._running() != self.thread:
             self.turn()
+        self.state = state
+        return 0
+
+    def enter(self, state: object) -> None:
+        """A thread comes to the door."""
+        if state is not self.state:
+            self.meet(state)
         if self.virtual is not None:
             self.virtual.call()
         self._turn_to(_dispatch)
@@ -409,7 +427,7 @@ class Ring(Book):
 
     def switch(self, layer: cython.int) -> int:
         """Count the time so far for the layer that ends, and begin another; which one ended."""
-        if (slip_running() if cython.compiled else self._running()) != self.thread:
+        if self._running() != self.thread:
             self.turn()
         return self._turn_to(layer)
 
@@ -438,7 +456,7 @@ class Ring(Book):
 
     def surround(self, layer: cython.int) -> int:
         """Let time between ops count for a layer: the tape's while it is walked."""
-        if (slip_running() if cython.compiled else self._running()) != self.thread:
+        if self._running() != self.thread:
             self.turn()
         before: cython.int = self.outside
         self.switch(layer)
@@ -447,10 +465,10 @@ class Ring(Book):
 
     # -- the doors --
 
-    def begin(self, plan: object, immediate: bool) -> int:
+    def begin(self, plan: object, immediate: bool, state: object) -> int:
         """A plan is about to be launched; when its call began."""
-        if (slip_running() if cython.compiled else self._running()) != self.thread:
-            self.turn()
+        if state is not self.state:
+            self.meet(state)
         layer: cython.int = _host_kernel if immediate else _launch
         if cython.compiled and self.virtual is None:
             self._launch_from(plan, layer)
@@ -489,10 +507,10 @@ class Ring(Book):
         return 0
 
     def finish(self, name: cython.Py_ssize_t, code: object, instruction: cython.int,
-               start: cython.longlong) -> None:
+               start: cython.longlong, state: object) -> None:
         """It was launched."""
-        if (slip_running() if cython.compiled else self._running()) != self.thread:
-            self.turn()
+        if state is not self.state:
+            self.meet(state)
         self._turn_to(self.outside)
         self.entered = 0
         self.calls += 1
@@ -504,7 +522,7 @@ class Ring(Book):
 
     def viewed(self, plan: object, code: object, instruction: cython.int) -> None:
         """A view was made: there is nothing to launch."""
-        if (slip_running() if cython.compiled else self._running()) != self.thread:
+        if self._running() != self.thread:
             self.turn()
         start: cython.longlong = self.entered or self.last
         self._turn_to(self.outside)
