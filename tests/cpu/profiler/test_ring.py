@@ -10,8 +10,9 @@ import pytest
 
 import slipstream as ss
 from slipstream.core.vocab import ring as records
+from slipstream.core.vocab.cells import Cells
 from slipstream.core.vocab.modes import modes
-from slipstream.core.vocab.ring import Cells, Ring, packed
+from slipstream.core.vocab.ring import Ring, packed
 
 
 class Ticks:
@@ -69,6 +70,65 @@ def test_what_the_ring_drops_is_counted_and_stays_in_the_totals():
     assert ring.totals(ring.by_site, site, records.SPAN) == (21, 63, 42)
     assert ring.totals(ring.by_name, name, records.SPAN) == (21, 63, 42)
     assert ring.totals(ring.by_name, name, records.OP) == (0, 0, 0)
+
+
+def test_amended_times_are_in_the_totals_whenever_these_are_asked_for():
+    ring = Ring(8, Ticks())
+    name, site = ring.name_of("thing"), ring.site_of(test_cells_grow_and_add.__code__, 4)
+    for number in range(5):
+        ring.write(records.SPAN, name, site, number, number + 3, 2)
+    ring.amend(2, 100, 150)
+    assert ring.totals(ring.by_name, name, records.SPAN) == (5, 4 * 3 + 50, 10)
+    ring.amend(3, 100, 140, 1 << 34)
+    assert ring.totals(ring.by_site, site, records.SPAN) == (5, 3 * 3 + 90, 10)
+    for number in range(5, 12):
+        ring.write(records.SPAN, name, site, number, number + 3, 2)
+    # It was overwritten: what was counted stays.
+    ring.amend(3, 0, 1_000)
+    assert ring.totals(ring.by_name, name, records.SPAN) == (12, 10 * 3 + 90, 24)
+    assert [record.start for record in ring.records()] == [4, *range(5, 12)]
+
+
+def test_a_launchs_begin_is_looked_at_in_the_first_calls_of_a_plan_and_in_some_later_ones():
+    ring = Ring(8)
+    code, plans = test_cells_grow_and_add.__code__, (object(), object())
+    begun = ring.last
+    looks = dict.fromkeys(plans, 0)
+    for _ in range(records.LOOKED_AT + 4 * records.EACH):
+        for plan in plans:
+            ring.enter(modes.current())
+            start = ring.begin(plan, False, modes.current())
+            assert (start, ring.layer) == (ring.entered, records.LAUNCH)
+            looks[plan] += not ring.owed
+            ring.finish(ring.launching, code, 4, start, modes.current())
+            assert sum(ring.layers.get(i) for i in range(len(records.LAYERS))) == ring.last - begun
+    later = 4 * records.EACH if records.__file__.endswith(".py") else 4
+    count = records.LOOKED_AT + later
+    assert list(looks.values()) == [count, count]
+    assert all(ring.layers.get(layer) for layer in (
+        records.PYTHON, records.DISPATCH, records.LAUNCH))
+
+
+def test_a_thread_that_comes_between_takes_nothing_of_what_another_is_in():
+    ring = Ring(8)
+    code, plan, begun = test_cells_grow_and_add.__code__, object(), ring.last
+
+    def call():
+        ring.enter(modes.current())
+        ring.finish(ring.name_of("other"), code, 4, ring.entered, modes.current())
+
+    for number in range(records.LOOKED_AT + 2):
+        ring.enter(modes.current())
+        start = ring.begin(plan, False, modes.current())
+        if number > records.LOOKED_AT - 2:
+            other = threading.Thread(target=call)
+            other.start()
+            other.join()
+        ring.finish(ring.name_of(plan), code, 4, start, modes.current())
+    (_, layers, calls), *others = ring.counted()
+    assert calls == records.LOOKED_AT + 2
+    assert sum(layers.get(i) for i in range(len(records.LAYERS))) == ring.last - begun
+    assert sum(each[2] for each in others) == 3
 
 
 def test_large_values_come_back_whole():

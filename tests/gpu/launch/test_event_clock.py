@@ -7,15 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from slipstream.core.launch.cuda.timing import (
-    AHEAD,
-    LOOKS,
-    TRIES,
-    Clock,
-    Span,
-    done_of,
-    moments,
-)
+from slipstream.core.launch.cuda.sends import AHEAD, Span, done_of, moments
+from slipstream.core.launch.cuda.timing import LOOKS, TRIES, Clock
 
 # ns of a call, of the way to the card, and until a sleeping host is woken.
 CALL, WAY, WAKE = 100, 3_000, 40_000

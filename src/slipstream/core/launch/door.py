@@ -133,7 +133,7 @@ class LaunchDoor:
         if ring is None:
             return
         state: ModeState = modes.current()
-        start: cython.longlong = ring.begin(plan, plan.backend.immediate)
+        start: cython.longlong = ring.begin(plan, plan.backend.immediate, state)
         name: cython.Py_ssize_t = ring.launching
         if plan.backend.immediate:
             if self.pending:
@@ -141,7 +141,7 @@ class LaunchDoor:
             plan.kernel.run(plan, operands, numbers)
         else:
             plan.backend.submit(plan, operands, numbers)
-        ring.finish(name, state.code, state.instruction, start)
+        ring.finish(name, state.code, state.instruction, start, state)
 
     def _traced(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         start = time.perf_counter_ns()

@@ -4,7 +4,7 @@ cdef extern from *:
     """
     #include <string.h>
     static CYTHON_INLINE unsigned long long slip_thread(void) {
-        return (unsigned long long)PyThreadState_GetID(PyThreadState_Get());
+        return (unsigned long long)PyThreadState_Get()->id;
     }
     /* Whether a code object's file lies below the folder root: such frames are ours. */
     static int slip_is_ours(PyCodeObject *code, PyObject *root) {

@@ -145,7 +145,7 @@ class ModeTable:
     def note_site(self, state: ModeState) -> None:
         """Store the innermost frame outside slipstream as (code, instruction offset)."""
         if self.ring is not None:
-            self.ring.enter()
+            self.ring.enter(state)
         if cython.compiled:
             instruction: cython.int = 0
             code = slip_site(self.root, state.code, cython.address(instruction))  # noqa: F821

@@ -11,11 +11,13 @@ cdef extern from *:
     #include <x86intrin.h>
     /* The clock waits for all that the processor has begun; its counter of ticks does not.  A
        millisecond at most is reckoned from ticks since the clock was read last, at the rate that
-       they had lately. */
+       they had lately.  Where the processor does not say that the rate is steady, as one of a
+       sandbox may not, it counts once two stretches had the same. */
     static unsigned long long slip_tick, slip_ticks, slip_first_tick;
     static long long slip_moment, slip_first_moment, slip_latest;
     static double slip_rate;
-    static int slip_steady = -1;
+    /* Whether ticks are read at all, and whether the processor vouches for their rate. */
+    static int slip_steady = -1, slip_vouched;
     static void slip_forget_rate(unsigned long long tick, long long moment) {
         slip_first_tick = tick;
         slip_first_moment = moment;
@@ -41,7 +43,8 @@ cdef extern from *:
             if (slip_steady < 0)
                 slip_steady = 0;
         } else if (slip_steady < 0) {
-            slip_steady = __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 256);
+            slip_vouched = __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 256);
+            slip_steady = 1;
             slip_forget_rate(tick, moment);
         } else if (slip_steady && passed > 10000000) {
             rate = tick > slip_first_tick ? (double)passed / (double)(tick - slip_first_tick) : 0;
@@ -49,12 +52,13 @@ cdef extern from *:
                     (slip_rate > 0 && (rate > 1.001 * slip_rate || rate < 0.999 * slip_rate))) {
                 slip_forget_rate(tick, moment);
             } else {
-                slip_rate = rate;
-                slip_ticks = (unsigned long long)(1e6 / rate);
-                if (passed > 1000000000) {
+                if (slip_vouched || slip_rate > 0)
+                    slip_ticks = (unsigned long long)(1e6 / rate);
+                if (passed > 1000000000 || !(slip_vouched || slip_rate > 0)) {
                     slip_first_tick = tick;
                     slip_first_moment = moment;
                 }
+                slip_rate = rate;
             }
         }
         slip_tick = tick;

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from slipstream.core.launch.cuda.sampling import Content, Sampler
+from slipstream.core.launch.cuda.sends import MOST_NOTED, Noted, Notes
 from slipstream.core.native.cupti import (
     COPIES,
     KERNEL,
@@ -27,12 +28,10 @@ from slipstream.core.native.cupti import (
     opened,
     version_text,
 )
-from slipstream.core.vocab.ring import AVERAGED, ESTIMATED, amend
+from slipstream.core.vocab.ring import AVERAGED, ESTIMATED
 
 # How much longer than between the events around it work may last by CUPTI, and ns beside that.
 FITS, SLACK = 1.1, 5_000
-# Launches that are noted; later ones are timed by events.
-MOST_NOTED = 1 << 20
 # What a library's launches stand for, whose kernels are not known by name.
 LIBRARY = ("library call",)
 COPY = "copy"
@@ -43,56 +42,30 @@ Key = tuple[Any, ...]
 Times = tuple[int, int]
 
 
-class Noted:
-    """Work that went out: ``first`` is the number of its first record, -1 where it has none yet.
+def is_plausible(noted: Noted) -> bool:
+    """Whether its times fit between the events around it.
 
-    ``rows``: the records that it becomes; ``symbols``: the kernels' names, none for copies and
-    library calls; ``graph``: whether one call launched them all; ``copied``: bytes of a copy, or
-    -1; ``untold``: CUPTI does not tell of it; ``begun``: when the host began to send it, by the
-    ring's clock, and ``cost``: the ns that it was reckoned to take; ``span``: when the events
-    around it happened, and whether work before it was under way until then; ``times``: when each
-    began and ended, by the ring's clock where it is untold, else by CUPTI's.
+    Of launches next to which records were turned on or off, CUPTI has been seen to tell times
+    that began long before.
     """
+    if noted.span is None or not all(noted.times):
+        return True
+    told: Any = noted.times
+    first, last = min(start for start, _ in told), max(end for _, end in told)
+    longest = max(last - first, *(end - start for start, end in told))
+    start, end, _ = noted.span
+    return bool(longest <= (end - start) * FITS + SLACK)
 
-    __slots__ = ("begun", "copied", "cost", "first", "graph", "rows", "span", "symbols", "times",
-                 "untold")
 
-    def __init__(self, rows: Sequence[Any], symbols: tuple[str, ...], graph: bool,
-                 copied: int, untold: bool = False) -> None:
-        self.first = -1
-        self.rows = rows
-        self.symbols = symbols
-        self.graph = graph
-        self.copied = copied
-        self.untold = untold
-        self.begun = 0
-        self.cost = 0.0
-        self.span: tuple[int, int, bool] | None = None
-        self.times: list[Times | None] = [None] * len(rows)
-
-    def is_plausible(self) -> bool:
-        """Whether its times fit between the events around it.
-
-        Of launches next to which records were turned on or off, CUPTI has been seen to tell times
-        that began long before.
-        """
-        if self.span is None or not all(self.times):
-            return True
-        told: Any = self.times
-        first, last = min(start for start, _ in told), max(end for _, end in told)
-        longest = max(last - first, *(end - start for start, end in told))
-        start, end, _ = self.span
-        return bool(longest <= (end - start) * FITS + SLACK)
-
-    def keys(self) -> list[Key]:
-        """What its calls launch: for each the kernels by name, or the bytes of a copy."""
-        if self.untold:
-            return []
-        if self.copied >= 0:
-            return [(COPY, self.copied)]
-        if not self.symbols:
-            return [LIBRARY]
-        return [tuple(sorted(self.symbols))] if self.graph else [(each,) for each in self.symbols]
+def keys_of(noted: Noted) -> list[Key]:
+    """What its calls launch: for each the kernels by name, or the bytes of a copy."""
+    if noted.untold:
+        return []
+    if noted.copied >= 0:
+        return [(COPY, noted.copied)]
+    if not noted.symbols:
+        return [LIBRARY]
+    return [tuple(sorted(noted.symbols))] if noted.graph else [(each,) for each in noted.symbols]
 
 
 class Call(NamedTuple):
@@ -131,42 +104,23 @@ class Verdict(NamedTuple):
     averaged: int = 0
 
 
-class Activities:
+class Activities(Notes):
     """CUPTI's records for one profile.  Making it begins them; raises CuptiError without them.
 
     ``every``: each kernel is to have its own.
     """
 
     def __init__(self, ring: Any, every: bool = False) -> None:
+        library: Cupti = opened.library()
+        library.begin()
+        super().__init__(library, Sampler(library, every))
         self.ring = ring
-        self.library: Cupti = opened.library()
-        self.library.begin()
-        self.clock = Clock(self.library, ring.now)
-        self.sampler = Sampler(self.library, every)
-        self.notes: list[Noted] = []
-        self.left = MOST_NOTED
-        self.beyond = 0
-
-    def begin(self, parts: Any) -> bool:
-        """A send of launches, or of a library call (None), begins; whether it is not told of."""
-        if parts is None or not parts.rows:
-            return self.sampler.begin(0, 1, 0.0, self.ring.now())
-        return self.sampler.begin(id(parts.rows), len(parts.rows), parts.cost, self.ring.now())
-
-    def note(self, noted: Noted) -> Noted:
-        """Work goes out; itself."""
-        if self.left <= 0:
-            self.beyond += len(noted.rows)
-            return noted
-        self.notes.append(noted)
-        self.left -= len(noted.rows)
-        if self.left <= 0:
-            self.library.stop()
-            self.sampler.every = True
-        return noted
+        self.clock = Clock(library, ring.now)
 
     def finish(self) -> Verdict:
         """Stop, and put the times that CUPTI tells into the ring; all work is done."""
+        for noted in self.notes:
+            noted.times = [None] * len(noted.rows)
         try:
             self.clock.stop()
             records, lost = self.library.end()
@@ -191,7 +145,7 @@ class Activities:
             start = times[0] if noted.untold else self.clock.of(times[0])
             end = start + max(times[1] - times[0], 1)
             if noted.first >= 0:
-                amend(self.ring, noted.first + place, start, end, flag)
+                self.ring.amend(noted.first + place, start, end, flag)
             else:
                 what, name, site, value, *_ = noted.rows[place]
                 self.ring.write(what & ~(ESTIMATED << 8) | flag << 8, name, site, start, end,
@@ -240,7 +194,7 @@ class Matcher:
         before: Call | None = None
         between = True
         for noted in self.notes:
-            for place, key in enumerate(noted.keys()):
+            for place, key in enumerate(keys_of(noted)):
                 call = Call(noted, place, key)
                 if key != LIBRARY:
                     self.calls[key].append(call)
@@ -328,7 +282,7 @@ def fill(notes: list[Noted]) -> int:
     """Give the kernels that CUPTI did not tell of their times; how many have them."""
     contents: dict[int, Content] = defaultdict(Content)
     for number, noted in enumerate(notes):
-        if not noted.untold and not noted.is_plausible():
+        if not noted.untold and not is_plausible(noted):
             noted.untold, noted.times = True, [None] * len(noted.rows)
         if not noted.untold and all(noted.times):
             contents[id(noted.rows)].timed.append((number, noted.times))

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any, NamedTuple
 
 from slipstream.core.launch.cuda.launches import Launch
-from slipstream.core.launch.cuda.timing import Work
+from slipstream.core.launch.cuda.sends import Work
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.launch.door import door
 from slipstream.core.memory.pools import Pool
@@ -109,7 +109,7 @@ class CapturedGraph:
         for storage in self.hosts:
             backend.pins().follow(queue, storage)
         ring = modes.ring
-        work = None if ring is None else Work(self.launches, self.sites, b"", "", ())
+        work = None if ring is None else Work(self.launches, self.sites)
         begun = None if ring is None else ring.timer.begin(queue, work)
         backend.hot.launch_graph(self.executable, queue.stream)
         if ring is not None:

@@ -2,6 +2,7 @@ from slipstream.core.launch.cuda.chains cimport Chains
 from slipstream.core.launch.cuda.counts cimport Counts
 from slipstream.core.launch.cuda.launches cimport Launch, Part
 from slipstream.core.launch.cuda.memo cimport Graph, Memo, Window
+from slipstream.core.launch.cuda.sends cimport Begun, Sends, Work, work_of
 from slipstream.core.launch.cuda.words cimport Words
 from slipstream.core.native.beats cimport Beat
 from slipstream.core.native.hot cimport HotCalls

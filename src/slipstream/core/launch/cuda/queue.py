@@ -17,7 +17,7 @@ from slipstream.core.launch.cuda.chains import Chains
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.launches import Launch, Part
 from slipstream.core.launch.cuda.memo import Graph, Memo, Window, sites_of
-from slipstream.core.launch.cuda.timing import Work
+from slipstream.core.launch.cuda.sends import Begun, Sends, Work, work_of
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.launch.cuda.words import MASK, Words
 from slipstream.core.native.beats import Beat
@@ -27,8 +27,8 @@ from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Spec, Storage, TensorBase
 from slipstream.core.vocab.ring import Ring
 
-__all__ = ["Beat", "Chains", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable", "Part",
-           "Queue", "Ring", "Spec", "Storage", "Window", "Words"]
+__all__ = ["Beat", "Begun", "Chains", "Graph", "HotCalls", "Memo", "ModeState", "ModeTable",
+           "Part", "Queue", "Ring", "Sends", "Spec", "Storage", "Window", "Words", "Work"]
 
 # A window has at least and at most so many launches where its content decides.
 LEAST = 8
@@ -436,12 +436,12 @@ def launch_whole(queue: Queue, window: Window, graph: Graph) -> None:
     else:
         # The simulated driver counts them itself.
         queue.hot.graph_kernel_nodes += count
-    ring: Ring | None = modes.ring
-    work = None if ring is None else work_of(window, 0, count, "")
-    begun = None if ring is None else ring.timer.begin(queue, work)
+    timer: Sends | None = None if modes.ring is None else modes.ring.timer
+    work: Any = None if timer is None else work_of(window, 0, count, "")
+    begun: Any = None if timer is None else timer.begin(queue, work)
     queue.hot.launch_graph(graph.executable, queue.stream)
-    if ring is not None:
-        ring.timer.sent(queue, work, begun)
+    if timer is not None:
+        timer.sent(queue, work, begun)
     graph.used = queue.counts.windows
     queue.counts.launches += count
     queue.counts.replayed += count
@@ -456,9 +456,9 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     window.drained += len(rest)
     queue.counts.launches += len(rest)
     queue.counts.alone(reason, rest)
-    ring: Ring | None = modes.ring
-    work = None if ring is None else work_of(window, place, len(rest), reason)
-    begun = None if ring is None else ring.timer.begin(queue, work)
+    timer: Sends | None = None if modes.ring is None else modes.ring.timer
+    work: Any = None if timer is None else work_of(window, place, len(rest), reason)
+    begun: Any = None if timer is None else timer.begin(queue, work)
     for each in rest:
         launch = each
         end: cython.Py_ssize_t = window.ends.get(place)
@@ -467,8 +467,8 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
         launch_one(queue, launch, window.words, start, end - start)
         start = end
         place += 1
-    if ring is not None:
-        ring.timer.sent(queue, work, begun)
+    if timer is not None:
+        timer.sent(queue, work, begun)
     if queue.simulated:
         # What comes next is checked against the blocks of its own moment.
         queue.driver.stamp = None
@@ -539,28 +539,6 @@ def note_trace(window: Window, state: ModeState) -> None:
         traces: Words = window.traces
         site: cython.longlong = ring.site_of(state.code, state.instruction)
         traces.append(ring.launching + (site << 32))
-
-
-def work_of(window: Window, first: cython.Py_ssize_t, count: cython.Py_ssize_t,
-            reason: str) -> Work:
-    """What a profile keeps of launches that go out; ``reason``: why alone, empty for a graph."""
-    launches, sites = window.launches, sites_of(window)
-    words: Any = ()
-    if reason == "exported storage":
-        last = window.ends.get(first + count - 1)
-        start = window.ends.get(first + count - 2) if first + count > 1 else 0
-        words = window.words.take(start, last - start)
-    # A profile may have begun in the middle of the window: these have no traces.
-    traces: Words | None = window.traces
-    missing = len(launches) - (0 if traces is None else traces.length)
-    hollow = min(max(missing - first, 0), count)
-    noted = bytes(8 * hollow)
-    if traces is not None and hollow < count:
-        noted += traces.block(first + hollow - missing, count - hollow, b"")
-    if count < len(launches):
-        launches = launches[first:first + count]
-        sites = sites[2 * first:2 * (first + count)]
-    return Work(launches, sites, noted, reason, words, not hollow)
 
 
 def stamps_of(window: Window) -> list[Any]:

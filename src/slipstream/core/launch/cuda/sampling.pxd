@@ -1,3 +1,8 @@
+# Numbers of the module that C code reads.
+cdef Py_ssize_t _first, _share, _most_again
+cdef long long _interval, _budget
+cdef double _long
+
 cdef class Sampler:
     cdef public object library
     cdef public bint every

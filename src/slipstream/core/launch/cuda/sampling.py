@@ -31,6 +31,9 @@ BUDGET, PRICES = 32, 3
 BESIDE = 2
 # Kernels that are reckoned to take longer on average (ns): what it costs is little beside them.
 LONG = 12_000
+# The same for C code, which would look a module's own up as objects (see the .pxd).
+_first, _share, _interval, _most_again, _budget = FIRST, SHARE, INTERVAL, MOST_AGAIN, BUDGET
+_long = LONG
 
 
 class Sampler:
@@ -77,7 +80,7 @@ class Sampler:
             return self.off
         self.content, self.begun, self.turned = content, now, False
         seen: cython.Py_ssize_t = self.seen.get(content, 0) if content else 0
-        needed: cython.bint = seen < FIRST or cost > LONG * count
+        needed: cython.bint = seen < _first or cost > _long * count
         self.calm = 0 if needed else self.calm + 1
         wanted: cython.bint = self.is_due(content, now) or needed
         # What another thread is about to launch is told of as that thread was answered.
@@ -99,10 +102,10 @@ class Sampler:
         self.sends += 1
         self.contents.add(content)
         count: cython.Py_ssize_t = len(self.contents)
-        due: cython.longlong = max(INTERVAL, BUDGET * self.price)
-        if self.sends >= SHARE * count and now - self.last >= due:
+        due: cython.longlong = max(_interval, _budget * self.price)
+        if self.sends >= _share * count and now - self.last >= due:
             # One more: the first may be told of wrongly, right behind the turn.
-            self.again = min(count, MOST_AGAIN) + 1
+            self.again = min(count, _most_again) + 1
             self.lapped, self.spent = self.off, 0
         return False
 

@@ -67,6 +67,7 @@ cdef class Words:
     cpdef object widen(self)
     cpdef bint same(self, Py_ssize_t start, Words other, Py_ssize_t place, Py_ssize_t count)
     cpdef unsigned long long digest(self)
+    cpdef unsigned long long digest_of(self, Py_ssize_t start, Py_ssize_t count)
     cpdef tuple take(self, Py_ssize_t start, Py_ssize_t count)
     cpdef object put(self, Py_ssize_t start, Words other, Py_ssize_t place, Py_ssize_t count)
     cpdef bytes block(self, Py_ssize_t start, Py_ssize_t count, bytes tail)

@@ -140,10 +140,14 @@ class Words:
 
     def digest(self) -> int:
         """A hash of the words: FNV-1a, a word at a time."""
+        return self.digest_of(0, self.length)
+
+    def digest_of(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> int:
+        """The same of ``count`` words from ``start``."""
         if cython.compiled:
-            return slip_digest(self.data, self.length)
+            return slip_digest(self.data + start, count)
         found = BASIS
-        for word in self.items:
+        for word in self.items[start:start + count]:
             found = (found ^ word) * PRIME & MASK
         return found
 
