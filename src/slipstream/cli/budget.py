@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from slipstream.cli.run import run_to_end
+from slipstream.cli.run import refused, run_to_end
 from slipstream.core.api.budget import LAUNCH, REPLAYED, Budget, Measured, measure_budget
 
 SUMMARY = "say whether a program is CPU-bound or GPU-bound, by how much, and what replay would do"
@@ -62,8 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         print("slipstream budget: a script is measured; --ops, --dispatch-us and --gpu-us are "
               "without one", file=sys.stderr)
         return 2
+    if refused(arguments, "budget"):
+        return 2
     with measure_budget() as found:
-        status = run_to_end(arguments, "budget")
+        status = run_to_end(arguments)
     if arguments.failure and not arguments.json:
         print(f"{arguments.failure}\nThe figures cover only what ran until then.")
     print(json.dumps(facts_of(found), indent=2) if arguments.json else measured_text(found))

@@ -42,12 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"slipstream explain: {error}", file=sys.stderr)
         return run_command.CANNOT_OPEN
+    if run_command.refused(arguments, "explain"):
+        return run_command.CANNOT_OPEN
     seen = LineExplainer(arguments.script, line)
     with seen:
-        status = run_command.run_to_end(arguments, "explain")
+        status = run_command.run_to_end(arguments)
     sys.stdout.flush()
-    if Path(arguments.script).exists():
-        tell(seen, arguments, line)
+    tell(seen, arguments, line)
     return status
 
 

@@ -52,8 +52,7 @@ def prepared(words: list[str]) -> list[str]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script as ``slipstream run`` does; print the page of text after its output."""
-    if run_command.without_folder("profile", html=arguments.html, trace=arguments.trace,
-                                  stacks=arguments.stacks):
+    if run_command.refused(arguments, "profile", "html", "trace", "stacks"):
         return 2
     whole = bool(arguments.stacks or arguments.html)
     seen = ss.profiler.profile(with_stack=whole, profile_memory=bool(arguments.html),
@@ -63,17 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"slipstream profile: --records: {error}", file=sys.stderr)
         return 2
-    status = run_command.run_to_end(arguments, "profile")
+    status = run_command.run_to_end(arguments)
     try:
         seen.stop()
     except Exception as error:
         # Such as the error of a kernel, which the script did not wait for: it names the line.
         status = run_command.show(error.with_traceback(None))
-        path = Path(arguments.script).absolute()
-        arguments.failure = run_command.failure_text(arguments.script, path, error)
+        arguments.failure = run_command.failure_text(arguments.script, arguments.path, error)
         arguments.broken = True
-    if not Path(arguments.script).exists():
-        return status
     if arguments.failure:
         seen.recorded().failed = f"{arguments.failure}\n{UNTIL}"
         seen.recorded().broken = arguments.broken
@@ -87,11 +83,11 @@ def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> None:
     if arguments.table:
         print(seen.key_averages().table(sort_by=arguments.table, row_limit=TABLE_ROWS))
     if arguments.trace:
-        seen.export_chrome_trace(arguments.trace)
+        seen.export_chrome_trace(arguments.files["trace"])
         print(f"trace: {arguments.trace}")
     if arguments.stacks:
-        seen.export_stacks(arguments.stacks)
+        seen.export_stacks(arguments.files["stacks"])
         print(f"stacks: {arguments.stacks}")
     if arguments.html:
-        seen.export_html(arguments.html)
+        seen.export_html(arguments.files["html"])
         print(f"page: {arguments.html}")

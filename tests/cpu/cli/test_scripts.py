@@ -1,0 +1,79 @@
+"""What a script does to its process does not cost the report: its folder, itself, its output."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from slipstream.core.vocab import settings
+
+ROOT = Path(settings.__file__).parents[3]
+# A command with a report, and what the report says.
+REPORTS = {"profile": "host-bound: ", "explain": "calls of ops at script.py", "memory": "cpu: peak",
+           "budget": "ran on cpu"}
+OUTPUTS = [("profile", "--html"), ("profile", "--trace"), ("profile", "--stacks"),
+           ("memory", "--snapshot")]
+
+
+def command(folder: Path, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder."""
+    around = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run([sys.executable, "-m", "slipstream", *map(str, words)], cwd=folder,
+                          capture_output=True, text=True, timeout=300, env=around)
+
+
+def write(folder: Path, text: str, name: str = "script.py") -> Path:
+    """Write a script."""
+    path = folder / name
+    path.write_text(textwrap.dedent(text).lstrip())
+    return path
+
+
+@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("text", [
+    "import os, torch\nos.mkdir('out')\nos.chdir('out')\nx = torch.ones(3) + 1\n",
+    "import os, torch\nx = torch.ones(3) + 1\nos.rename('script.py', 'moved.py')\n",
+], ids=["other folder", "other name"])
+def test_a_script_that_moves_is_told_of(tmp_path, name, text):
+    write(tmp_path, text)
+    seen = command(tmp_path, name, "script.py")
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert REPORTS[name] in seen.stdout
+
+
+@pytest.mark.parametrize(("name", "option"), OUTPUTS)
+def test_files_go_where_the_command_was_called(tmp_path, name, option):
+    write(tmp_path, "import os, torch\nos.mkdir('out')\nos.chdir('out')\nx = torch.ones(3) + 1\n")
+    seen = command(tmp_path, name, option, "file.out", "script.py")
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert (tmp_path / "file.out").stat().st_size
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "option"), OUTPUTS)
+@pytest.mark.parametrize("file", [".", "no/such", "script.py/x"])
+def test_what_cannot_be_written_is_said_before_the_script_runs(tmp_path, name, option, file):
+    write(tmp_path, "print('ran')\n")
+    seen = command(tmp_path, name, option, file, "script.py")
+    assert (seen.returncode, seen.stdout, seen.stderr.count("\n")) == (2, "", 1)
+    assert f"{option} {file}: cannot be written: " in seen.stderr
+
+
+def test_asking_leaves_no_file_and_keeps_one(tmp_path):
+    write(tmp_path, "import os\nprint(os.path.exists('new'), open('old').read())\n")
+    (tmp_path / "old").write_text("kept")
+    seen = command(tmp_path, "profile", "--html", "new", "--trace", "old", "script.py")
+    assert seen.stdout.startswith("False kept\n")
+
+
+@pytest.mark.parametrize("name", [*REPORTS, "run"])
+@pytest.mark.parametrize("file", [".", "none.py"])
+def test_what_cannot_be_run_has_no_report(tmp_path, name, file):
+    seen = command(tmp_path, name, file)
+    assert (seen.returncode, seen.stdout, seen.stderr.count("\n")) == (2, "", 1)
+    assert f"slipstream {name}: can't open file" in seen.stderr
