@@ -93,7 +93,7 @@ def run_to_end(arguments: argparse.Namespace) -> int:
     apart = getattr(arguments, "json", False)
     output = contextlib.redirect_stdout(sys.stderr) if apart else contextlib.nullcontext()
     try:
-        with output:
+        with output, streams.restored():
             code = run_script(arguments)
     except SystemExit as end:
         code = end.code

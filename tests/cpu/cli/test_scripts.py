@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -77,3 +78,53 @@ def test_what_cannot_be_run_has_no_report(tmp_path, name, file):
     seen = command(tmp_path, name, file)
     assert (seen.returncode, seen.stdout, seen.stderr.count("\n")) == (2, "", 1)
     assert f"slipstream {name}: can't open file" in seen.stderr
+
+
+LOGGER = """
+    import sys, torch
+    class Logger:
+        def __init__(self, path):
+            self.terminal, self.log = sys.stdout, open(path, "w")
+        def write(self, text):
+            self.terminal.write(text)
+            self.log.write(text)
+        def flush(self):
+            self.terminal.flush()
+    sys.stdout = Logger("log.txt")
+    """
+LEFT = {
+    "logger": LOGGER,
+    "memory": "import io, sys, torch\nsys.stdout = io.StringIO()\n",
+    "detached": "import io, sys, torch\nsys.stdout = io.TextIOWrapper(sys.stdout.detach())\n",
+    "wrapped": "import io, sys, torch\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\n",
+    "neither": "import sys, torch\nsys.stdout = object()\nprint = lambda text: None\n",
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("name", REPORTS)
+def test_what_a_script_leaves_for_an_output_does_not_matter(tmp_path, name, left):
+    write(tmp_path, textwrap.dedent(LEFT[left]).lstrip() + "x = torch.ones(3) + 1\nprint('mine')\n")
+    seen = command(tmp_path, name, "script.py")
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert REPORTS[name] in seen.stdout
+    # What the script wrote there comes first, and once.
+    at = seen.stdout.find("mine\n")
+    assert at == (-1 if left in ("memory", "neither") else 0)
+    if left == "logger":
+        assert (tmp_path / "log.txt").read_text() == "mine\n"
+
+
+def test_run_leaves_the_output_as_it_is(tmp_path):
+    write(tmp_path, textwrap.dedent(LOGGER).lstrip()
+          + "import atexit\natexit.register(lambda: print('bye'))\nprint('mine')\n")
+    seen = command(tmp_path, "run", "script.py")
+    assert (seen.returncode, seen.stdout, seen.stderr) == (0, "mine\nbye\n", "")
+    assert (tmp_path / "log.txt").read_text() == "mine\nbye\n"
+
+
+def test_json_stands_alone_whatever_the_script_leaves(tmp_path):
+    write(tmp_path, textwrap.dedent(LOGGER).lstrip() + "x = torch.ones(3) + 1\nprint('mine')\n")
+    seen = command(tmp_path, "explain", "--json", "script.py")
+    assert (seen.returncode, seen.stderr) == (0, "mine\n")
+    assert json.loads(seen.stdout)["counted"] == 2
