@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     seen = LineExplainer(arguments.script, line)
     with seen:
         status = run_command.run_to_end(arguments)
+    status = run_command.settle(arguments, status)
     sys.stdout.flush()
     tell(seen, arguments, line)
     return status

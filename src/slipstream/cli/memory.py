@@ -9,7 +9,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.cli.charts import chart
-from slipstream.cli.run import refused, run_to_end
+from slipstream.cli.run import refused, run_to_end, settle
 from slipstream.core.api.memory import (
     HolderRow,
     MemoryReport,
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.snapshot:
         ss.cuda.memory._record_memory_history()
     with record_memory() as recording:
-        status = run_to_end(arguments)
+        status = settle(arguments, run_to_end(arguments))
         now = memory_report()
     devices = [device_facts(timeline, now, arguments.broken)
                for timeline in recording.timelines.values() if timeline.requests]

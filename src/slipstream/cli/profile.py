@@ -66,10 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         seen.stop()
     except Exception as error:
-        # Such as the error of a kernel, which the script did not wait for: it names the line.
-        status = run_command.show(error.with_traceback(None))
-        arguments.failure = run_command.failure_text(arguments.script, arguments.path, error)
-        arguments.broken = True
+        status = run_command.late(arguments, error)
     if arguments.failure:
         seen.recorded().failed = f"{arguments.failure}\n{UNTIL}"
         seen.recorded().broken = arguments.broken

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from slipstream import torch_names
+from slipstream import cuda, torch_names
 from slipstream.cli import streams
 
 SUMMARY = "run a script written for PyTorch: `import torch` gives it slipstream"
@@ -105,6 +105,28 @@ def run_to_end(arguments: argparse.Namespace) -> int:
         return code or 0
     print(code, file=sys.stderr)
     return 1
+
+
+def settle(arguments: argparse.Namespace, status: int) -> int:
+    """Wait for what the script left to the cards; the status, of an error that comes up there."""
+    if not cuda.is_initialized():
+        return status
+    try:
+        for card in range(cuda.device_count()):
+            cuda.synchronize(card)
+    except Exception as error:
+        return late(arguments, error)
+    return status
+
+
+def late(arguments: argparse.Namespace, error: Exception) -> int:
+    """Show the error of a kernel which the script did not wait for: it names the line."""
+    status = show(error.with_traceback(None))
+    # What ended the script before is what cut it short.
+    if not arguments.failure:
+        arguments.failure = failure_text(arguments.script, arguments.path, error)
+    arguments.broken = True
+    return status
 
 
 def unwritable(file: Path) -> str:

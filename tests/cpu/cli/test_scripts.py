@@ -128,3 +128,23 @@ def test_json_stands_alone_whatever_the_script_leaves(tmp_path):
     seen = command(tmp_path, "explain", "--json", "script.py")
     assert (seen.returncode, seen.stderr) == (0, "mine\n")
     assert json.loads(seen.stdout)["counted"] == 2
+
+
+OUTSIDE = """
+    import slipstream as ss
+    k = ss.cuda.kernel("__global__ void f(float* y, int n) { y[threadIdx.x] = n; }")
+    y = ss.zeros(10, device="cuda")
+    k[1, 32](y, 10)
+    z = y * 2
+    """
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_an_error_that_nobody_waited_for_is_named(tmp_path, name):
+    write(tmp_path, OUTSIDE)
+    seen = command(tmp_path, name, "script.py", SLIPSTREAM_DRIVER="sim")
+    assert seen.returncode == 1
+    (error,) = seen.stderr.splitlines()
+    assert "kernel f at" in error
+    assert "script.py:4 writes 4 bytes at" in error
+    assert "script.py failed: SimulatedFault" in seen.stdout
