@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
@@ -57,12 +58,16 @@ def run(arguments: argparse.Namespace) -> int:
     whole = bool(arguments.stacks or arguments.html)
     seen = ss.profiler.profile(with_stack=whole, profile_memory=bool(arguments.html),
                                records=arguments.records, every_kernel=arguments.every_kernel)
+    seen.gives_way = functools.partial(give_way, arguments)
     try:
         seen.start()
     except ValueError as error:
         print(f"slipstream profile: --records: {error}", file=sys.stderr)
         return 2
+    arguments.gave_way = False
     status = run_command.run_to_end(arguments)
+    if arguments.gave_way:
+        return status
     try:
         seen.stop()
     except Exception as error:
@@ -72,6 +77,15 @@ def run(arguments: argparse.Namespace) -> int:
         seen.recorded().broken = arguments.broken
     tell(seen, arguments)
     return status
+
+
+def give_way(arguments: argparse.Namespace) -> None:
+    """The script has a profile of its own: that one runs, and there is no page of what is left."""
+    arguments.gave_way = True
+    files = "".join(f", no {path}" for path in arguments.files.values())
+    print(f"slipstream profile: {arguments.script} makes a profile of its own, which takes the "
+          f"place of this one: there is no page{files}; `slipstream run` runs it alone",
+          file=sys.stderr)
 
 
 def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> None:

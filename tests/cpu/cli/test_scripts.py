@@ -148,3 +148,28 @@ def test_an_error_that_nobody_waited_for_is_named(tmp_path, name):
     assert "kernel f at" in error
     assert "script.py:4 writes 4 bytes at" in error
     assert "script.py failed: SimulatedFault" in seen.stdout
+
+
+PROFILED = """
+    import slipstream as ss
+    x = ss.ones(3, device="cuda") + 1
+    with ss.profiler.profile() as seen:
+        x * 2
+        try:
+            ss.profiler.profile().start()
+        except RuntimeError as error:
+            print(error)
+    print(len(seen.recorded().of("kernel")), "kernel")
+    """
+
+
+def test_a_script_may_make_a_profile_of_its_own(tmp_path):
+    write(tmp_path, PROFILED)
+    seen = command(tmp_path, "profile", "--html", "page.html", "script.py",
+                   SLIPSTREAM_DRIVER="sim")
+    assert seen.returncode == 0, seen.stderr
+    # The script's own two profiles are told as ever; the command prints no page.
+    assert seen.stdout == "a profile is already on: stop() it first\n1 kernel\n"
+    assert seen.stderr.count("\n") == 1
+    assert "script.py makes a profile of its own" in seen.stderr
+    assert not (tmp_path / "page.html").exists()
