@@ -170,6 +170,44 @@ def test_explain_of_a_line_without_ops_names_lines_with_them(script):
     assert "lines that call ops" not in command("explain", f"{script}:5").stdout
 
 
+@pytest.fixture
+def split_script(script):
+    """A script whose third line calls into another file."""
+    script.write_text("import torch, net\nx = torch.ones(4, 4)\nx = net.forward(x)\ny = x + 1\n")
+    (script.parent / "net.py").write_text(
+        "def inner(x):\n    return (x @ x).relu()\n\n\ndef forward(x):\n    return inner(x * 2)\n")
+    return script
+
+
+def test_what_a_line_calls_in_other_files_is_the_lines(split_script):
+    seen = command("explain", f"{split_script}:3")
+    assert seen.returncode == 0, seen.stderr
+    assert f"3 calls of ops at {split_script}:3, 3 of them in what it calls\n" in seen.stdout
+    net = split_script.parent / "net.py"
+    for op, line in (("mul", 6), ("matmul", 2), ("relu", 2)):
+        assert f"\n{op}  at {net}:{line}\n" in seen.stdout
+    seen = command("explain", f"{split_script}:4")
+    assert f"1 calls of ops at {split_script}:4\n" in seen.stdout
+    assert "lines that call ops: 2, 3, 4\n" in command("explain", f"{split_script}:1").stdout
+
+
+def test_a_line_of_an_imported_file(split_script):
+    seen = command("explain", "--line", "net.py:6", split_script)
+    assert f"3 calls of ops at {split_script.parent / 'net.py'}:6, 2 of them in" in seen.stdout
+    seen = command("explain", "--line", "net.py:2", split_script)
+    assert f"2 calls of ops at {split_script.parent / 'net.py'}:2\n" in seen.stdout
+    assert "\nmul  at" not in seen.stdout
+
+
+@pytest.mark.parametrize(("line", "after", "said"), [
+    ("net.py:99", "", "`99` is no line of"), ("none.py:3", "", "there is no file 'none.py'"),
+    ("net.py", "", "it is FILE:LINE"), ("net.py:2", ":3", "name one of them")])
+def test_what_is_no_line_of_an_imported_file_is_refused(split_script, line, after, said):
+    seen = command("explain", "--line", line, f"{split_script}{after}")
+    assert (seen.returncode, seen.stdout, seen.stderr.count("\n")) == (2, "", 1)
+    assert said in seen.stderr
+
+
 HOST = {
     # The loader's line; the line behind a pause; the line whose kernels take most.
     "loader": ("""
