@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -284,6 +285,15 @@ def test_a_verdict_on_the_cpu_names_the_line(name, tmp_path):
     assert where in verdict
     # On the CPU nothing is launched: the table of lines has no column for it.
     assert "\nlines       ops, host time\n" in seen.stdout
+
+
+def test_lines_of_views_are_lines_too(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text("import torch\nx = torch.ones(100)\nfor s in range(60):\n    a = x[s]\n"
+                    "    b = x.view(10, 10)\n    c = x[2:5] + 1\n")
+    seen = command("profile", path)
+    rows = dict(re.findall(r"^  script\.py:(\d+) +(\d+) +[\d,.]+ µs$", seen.stdout, re.MULTILINE))
+    assert rows == {"2": "1", "4": "60", "5": "60", "6": "120"}
 
 
 def test_explain_gives_json(script):
