@@ -245,7 +245,7 @@ def diagnose(recording: Recording) -> Diagnosis:
     for event in sends:
         if not event.replayed:
             found.alone[event.name] = found.alone.get(event.name, 0) + event.value
-    found.verdict = sentence(recording, found)
+    found.verdict = part_text(recording) + sentence(recording, found)
     return found
 
 
@@ -258,6 +258,15 @@ def waits_by_line(recording: Recording) -> list[tuple[str, str, int, int]]:
         entry[1] += event.end - event.start
     rows = [(where, name, count, spent) for (where, name), (count, spent) in found.items()]
     return sorted(rows, key=lambda row: -row[3])
+
+
+def part_text(recording: Recording) -> str:
+    """What a verdict begins with where most of what happened is not in it."""
+    if 2 * recording.dropped <= recording.written:
+        return ""
+    kept = recording.written - recording.dropped
+    return (f"of the last {kept:,} of {recording.written:,} records alone (the ring dropped the "
+            "others; records=, or --records, keeps more): ")
 
 
 # -- sentences -----------------------------------------------------------------------------------

@@ -87,6 +87,12 @@ def test_profile_says_what_was_dropped(script):
     seen = command("profile", "--records", 10, script)
     assert seen.returncode == 0
     assert "the ring dropped the oldest" in seen.stdout
+    # Most of it: then the verdict begins with that.
+    verdict = seen.stdout.splitlines()[2]
+    assert re.match(r"of the last 10 of \d+ records alone \(the ring dropped the others; .*: host-",
+                    verdict)
+    seen = command("profile", "--records", 1000, script)
+    assert seen.stdout.splitlines()[2].startswith("host-bound: ")
 
 
 def test_profile_of_a_script_that_fails(tmp_path):
