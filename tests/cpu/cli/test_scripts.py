@@ -173,3 +173,11 @@ def test_a_script_may_make_a_profile_of_its_own(tmp_path):
     assert seen.stderr.count("\n") == 1
     assert "script.py makes a profile of its own" in seen.stderr
     assert not (tmp_path / "page.html").exists()
+
+
+def test_an_error_of_a_kernel_comes_up_where_it_was_launched_where_that_is_asked(tmp_path):
+    script = write(tmp_path, OUTSIDE)
+    for name in ("SLIPSTREAM_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING"):
+        seen = command(tmp_path, "run", script.name, SLIPSTREAM_DRIVER="sim", **{name: "1"})
+        assert seen.returncode == 1
+        assert f'File "{script}", line 4, in <module>' in seen.stderr
