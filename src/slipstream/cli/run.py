@@ -16,8 +16,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from slipstream import cuda, torch_names
+from slipstream import torch_names
 from slipstream.cli import streams
+from slipstream.core.api.profiling import finish
 
 SUMMARY = "run a script written for PyTorch: `import torch` gives it slipstream"
 CANNOT_OPEN, FAILED, INTERRUPTED = 2, 1, 130
@@ -108,12 +109,9 @@ def run_to_end(arguments: argparse.Namespace) -> int:
 
 
 def settle(arguments: argparse.Namespace, status: int) -> int:
-    """Wait for what the script left to the cards; the status, of an error that comes up there."""
-    if not cuda.is_initialized():
-        return status
+    """Wait for what the script left to the cards it used; the status, of an error there."""
     try:
-        for card in range(cuda.device_count()):
-            cuda.synchronize(card)
+        finish()
     except Exception as error:
         return late(arguments, error)
     return status

@@ -181,3 +181,16 @@ def test_an_error_of_a_kernel_comes_up_where_it_was_launched_where_that_is_asked
         seen = command(tmp_path, "run", script.name, SLIPSTREAM_DRIVER="sim", **{name: "1"})
         assert seen.returncode == 1
         assert f'File "{script}", line 4, in <module>' in seen.stderr
+
+
+@pytest.mark.parametrize("name", ["memory", "explain"])
+def test_the_wait_at_the_end_leaves_other_cards_alone(tmp_path, name):
+    write(tmp_path, """
+        import atexit
+        import slipstream as ss
+        from slipstream.core.launch.door import backends
+        atexit.register(lambda: print([str(each) for each in backends if each.type == "cuda"]))
+        x = ss.ones(3, device="cuda") + 1
+        """)
+    seen = command(tmp_path, name, "script.py", SLIPSTREAM_DRIVER="sim")
+    assert seen.stdout.splitlines()[-1] == "['cuda:0']"

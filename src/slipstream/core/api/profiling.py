@@ -132,7 +132,7 @@ class Session:
         self.sample()
         ring.switch(WAITING)
         try:
-            _finish()
+            finish()
         except Exception as failure:
             self.failure = failure
         finally:
@@ -186,7 +186,7 @@ def settle() -> None:
                 each.driver.wait_stream(queue.stream)
 
 
-def _finish() -> None:
+def finish() -> None:
     """Let everything that was submitted be done."""
     for backend in door.windowed:
         each: Any = backend
