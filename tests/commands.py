@@ -49,7 +49,9 @@ simulated driver, whose times are its own; a test runs them again and compares a
 TEXTS = {
     "profile": "It says what the program is bound by, and the line to mend: line 5 hands out the "
                "address of `mask`, so that no launch that touches `mask` is replayed.",
-    "explain": "What each call at a line did; the first of them:",
+    "explain": "What each call at a line did, in the line itself or in what it calls in other "
+               "files (`--line net.py:2` before the script names a line of a file that it "
+               "imports); the first of them:",
     "memory": "Who held the memory at the peak:",
 }
 TAIL = """\

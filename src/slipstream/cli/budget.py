@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from slipstream.cli.run import run_to_end
+from slipstream.cli.run import late, refused, run_to_end
 from slipstream.core.api.budget import LAUNCH, REPLAYED, Budget, Measured, measure_budget
 
 SUMMARY = "say whether a program is CPU-bound or GPU-bound, by how much, and what replay would do"
@@ -62,8 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
         print("slipstream budget: a script is measured; --ops, --dispatch-us and --gpu-us are "
               "without one", file=sys.stderr)
         return 2
+    if refused(arguments, "budget"):
+        return 2
     with measure_budget() as found:
-        status = run_to_end(arguments, "budget")
+        status = run_to_end(arguments)
+    if found.failure is not None:
+        status = late(arguments, found.failure)
     if arguments.failure and not arguments.json:
         print(f"{arguments.failure}\nThe figures cover only what ran until then.")
     print(json.dumps(facts_of(found), indent=2) if arguments.json else measured_text(found))
@@ -106,11 +110,16 @@ def kernel_us(found: Measured) -> float:
     return found.kernels / found.listened if found.listened else 0.0
 
 
+def on_card(found: Measured) -> bool:
+    """Whether a card took part; its launches may have gone out behind the last look."""
+    return bool(found.launches) or found.device_name != Measured.device_name
+
+
 def cpu_verdict(found: Measured) -> str:
     """Which part decides on the CPU."""
     if not found.ops:
         return "no ops"
-    if not found.listened:
+    if on_card(found) or not found.listened:
         return "too short to tell"
     return "kernel-bound" if 2 * kernel_us(found) > whole_us(found) else "dispatch-bound"
 
@@ -168,8 +177,8 @@ def measured_text(found: Measured) -> str:
 def cpu_lines(found: Measured) -> list[str]:
     """The verdict where no card took part."""
     whole, kernel = whole_us(found), kernel_us(found)
-    if found.launches:
-        return ["  too short to tell: no window was measured; run more steps"]
+    if on_card(found):
+        return ["  too short to tell: no stretch of the run was measured whole; run more steps"]
     lines = [f"  the CPU did all of it: {whole:.2f} µs an op"]
     if not found.listened:
         return [*lines, "  too short to tell kernels from dispatch: run more steps"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.cli.charts import chart
-from slipstream.cli.run import run_to_end, without_folder
+from slipstream.cli.run import refused, run_to_end, settle
 from slipstream.core.api.memory import (
     HolderRow,
     MemoryReport,
@@ -54,19 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script, print the report; the status is the script's."""
-    if without_folder("memory", snapshot=arguments.snapshot):
+    if refused(arguments, "memory", "snapshot"):
         return 2
     if arguments.snapshot:
         ss.cuda.memory._record_memory_history()
     with record_memory() as recording:
-        status = run_to_end(arguments, "memory")
+        status = settle(arguments, run_to_end(arguments))
         now = memory_report()
     devices = [device_facts(timeline, now, arguments.broken)
                for timeline in recording.timelines.values() if timeline.requests]
     # What matters most comes first.
     devices.sort(key=lambda each: -each["peak"])
     if arguments.snapshot:
-        ss.cuda.memory._dump_snapshot(arguments.snapshot)
+        ss.cuda.memory._dump_snapshot(arguments.files["snapshot"])
     if arguments.json:
         print(json.dumps({"script": arguments.script, "devices": devices}, indent=2))
     else:

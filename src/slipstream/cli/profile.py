@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
@@ -52,33 +53,39 @@ def prepared(words: list[str]) -> list[str]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script as ``slipstream run`` does; print the page of text after its output."""
-    if run_command.without_folder("profile", html=arguments.html, trace=arguments.trace,
-                                  stacks=arguments.stacks):
+    if run_command.refused(arguments, "profile", "html", "trace", "stacks"):
         return 2
     whole = bool(arguments.stacks or arguments.html)
     seen = ss.profiler.profile(with_stack=whole, profile_memory=bool(arguments.html),
                                records=arguments.records, every_kernel=arguments.every_kernel)
+    seen.gives_way = functools.partial(give_way, arguments)
     try:
         seen.start()
     except ValueError as error:
         print(f"slipstream profile: --records: {error}", file=sys.stderr)
         return 2
-    status = run_command.run_to_end(arguments, "profile")
+    arguments.gave_way = False
+    status = run_command.run_to_end(arguments)
+    if arguments.gave_way:
+        return status
     try:
         seen.stop()
     except Exception as error:
-        # Such as the error of a kernel, which the script did not wait for: it names the line.
-        status = run_command.show(error.with_traceback(None))
-        path = Path(arguments.script).absolute()
-        arguments.failure = run_command.failure_text(arguments.script, path, error)
-        arguments.broken = True
-    if not Path(arguments.script).exists():
-        return status
+        status = run_command.late(arguments, error)
     if arguments.failure:
         seen.recorded().failed = f"{arguments.failure}\n{UNTIL}"
         seen.recorded().broken = arguments.broken
     tell(seen, arguments)
     return status
+
+
+def give_way(arguments: argparse.Namespace) -> None:
+    """The script has a profile of its own: that one runs, and there is no page of what is left."""
+    arguments.gave_way = True
+    files = "".join(f", no {path}" for path in arguments.files.values())
+    print(f"slipstream profile: {arguments.script} makes a profile of its own, which takes the "
+          f"place of this one: there is no page{files}; `slipstream run` runs it alone",
+          file=sys.stderr)
 
 
 def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> None:
@@ -87,11 +94,11 @@ def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> None:
     if arguments.table:
         print(seen.key_averages().table(sort_by=arguments.table, row_limit=TABLE_ROWS))
     if arguments.trace:
-        seen.export_chrome_trace(arguments.trace)
+        seen.export_chrome_trace(arguments.files["trace"])
         print(f"trace: {arguments.trace}")
     if arguments.stacks:
-        seen.export_stacks(arguments.stacks)
+        seen.export_stacks(arguments.files["stacks"])
         print(f"stacks: {arguments.stacks}")
     if arguments.html:
-        seen.export_html(arguments.html)
+        seen.export_html(arguments.files["html"])
         print(f"page: {arguments.html}")

@@ -18,6 +18,7 @@ from typing import Any
 
 from slipstream import torch_names
 from slipstream.cli import streams
+from slipstream.core.api.profiling import finish
 
 SUMMARY = "run a script written for PyTorch: `import torch` gives it slipstream"
 CANNOT_OPEN, FAILED, INTERRUPTED = 2, 1, 130
@@ -37,23 +38,43 @@ def run(arguments: argparse.Namespace) -> int:
 
     SystemExit passes: the interpreter knows its status.
     """
-    return run_script(arguments, "run")
+    return refused(arguments, "run") or run_script(arguments)
 
 
-def run_script(arguments: argparse.Namespace, command: str) -> int:
-    """`run`, for any command that takes a script and its arguments."""
-    path = Path(arguments.script).absolute()
+def refused(arguments: argparse.Namespace, command: str, *outputs: str) -> int:
+    """Read the script and look at the files that are to be written, before anything runs.
+
+    0, or the status where one cannot be opened, which is said.  What is found stays in
+    ``arguments``: ``path`` and ``source`` of the script, and ``files``, the path of each output
+    that was asked for.  The script may change the folder, or move itself: nothing is looked up
+    by a relative path once it runs.
+    """
+    arguments.path = path = Path(arguments.script).absolute()
     try:
-        source = path.read_bytes()
+        arguments.source = path.read_bytes()
     except OSError as error:
         print(f"slipstream {command}: can't open file '{path}': [Errno {error.errno}] "
               f"{error.strerror}", file=sys.stderr)
         return CANNOT_OPEN
+    wanted = {name: file for name in outputs if (file := getattr(arguments, name))}
+    arguments.files = {name: Path(file).absolute() for name, file in wanted.items()}
+    for name, file in wanted.items():
+        reason = unwritable(arguments.files[name])
+        if reason:
+            print(f"slipstream {command}: --{name} {file}: cannot be written: {reason}",
+                  file=sys.stderr)
+            return CANNOT_OPEN
+    return 0
+
+
+def run_script(arguments: argparse.Namespace) -> int:
+    """`run`, for any command that takes a script and its arguments; `refused` comes first."""
+    path = arguments.path
     sys.argv = [arguments.script, *arguments.arguments]
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
     torch_names.install()
-    failure = execute(source, path)
+    failure = execute(arguments.source, path)
     if failure is None:
         return 0
     arguments.failure = failure_text(arguments.script, path, failure)
@@ -61,7 +82,7 @@ def run_script(arguments: argparse.Namespace, command: str) -> int:
     return show(failure)
 
 
-def run_to_end(arguments: argparse.Namespace, command: str) -> int:
+def run_to_end(arguments: argparse.Namespace) -> int:
     """`run_script` for a command that prints a report afterwards; the script's exit status.
 
     With ``arguments.json`` the script prints to standard error: the report alone is the output.
@@ -73,13 +94,12 @@ def run_to_end(arguments: argparse.Namespace, command: str) -> int:
     apart = getattr(arguments, "json", False)
     output = contextlib.redirect_stdout(sys.stderr) if apart else contextlib.nullcontext()
     try:
-        with output:
-            code = run_script(arguments, command)
+        with output, streams.restored():
+            code = run_script(arguments)
     except SystemExit as end:
         code = end.code
         if code is not None and code != 0:
-            arguments.failure = failure_text(arguments.script, Path(arguments.script).absolute(),
-                                             end)
+            arguments.failure = failure_text(arguments.script, arguments.path, end)
     finally:
         streams.mend()
     if code is None or isinstance(code, int):
@@ -88,14 +108,41 @@ def run_to_end(arguments: argparse.Namespace, command: str) -> int:
     return 1
 
 
-def without_folder(command: str, **files: str | None) -> bool:
-    """Whether a file that is to be written lies in no folder; says so, before a script runs."""
-    for option, file in files.items():
-        if file and not Path(file).absolute().parent.is_dir():
-            print(f"slipstream {command}: --{option} {file}: there is no such folder",
-                  file=sys.stderr)
-            return True
-    return False
+def settle(arguments: argparse.Namespace, status: int) -> int:
+    """Wait for what the script left to the cards it used; the status, of an error there."""
+    try:
+        finish()
+    except Exception as error:
+        return late(arguments, error)
+    return status
+
+
+def late(arguments: argparse.Namespace, error: Exception) -> int:
+    """Show the error of a kernel which the script did not wait for: it names the line."""
+    status = show(error.with_traceback(None))
+    # What ended the script before is what cut it short.
+    if not arguments.failure:
+        arguments.failure = failure_text(arguments.script, arguments.path, error)
+    arguments.broken = True
+    return status
+
+
+def unwritable(file: Path) -> str:
+    """Why a file that is to be written later cannot be; empty where it can."""
+    if not file.parent.is_dir():
+        return "there is no such folder"
+    if file.exists() and not file.is_file():
+        # A device, or a pipe, whose other end an attempt would wait for.
+        return "it is a folder" if file.is_dir() else ""
+    new = not file.exists()
+    try:
+        with file.open("ab"):
+            pass
+        if new:
+            file.unlink()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def execute(source: bytes, path: Path) -> BaseException | None:

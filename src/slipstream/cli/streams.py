@@ -1,15 +1,20 @@
-"""Standard output and error as a report needs them, whatever became of them meanwhile."""
+"""Standard output and error as a report needs them, whatever a script made of them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from typing import TextIO
+from collections.abc import Iterator
+from typing import Any, TextIO
 
 NUMBERS = {"stdout": 1, "stderr": 2}
 # The status where nobody reads what is printed any more.
 CUT_OFF = 1
+
+
+# What scripts left in the place of the streams: one that is let go of may close the stream below.
+kept: list[Any] = []
 
 
 def mend() -> None:
@@ -18,14 +23,48 @@ def mend() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, nowhere())
-        elif stream.closed:
+        elif is_closed(stream):
             setattr(sys, name, reopened(name))
+
+
+def is_closed(stream: Any) -> bool:
+    """Whether nothing can be written; a class with write and flush alone knows nothing of it."""
+    try:
+        return bool(getattr(stream, "closed", False))
+    except ValueError:
+        # Its buffer is another stream's now.
+        return True
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Write on where was written before, whatever a script puts in the place of the streams.
+
+    What it wrote there comes first.
+    """
+    before = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        for left, first in zip((sys.stdout, sys.stderr), before, strict=True):
+            if left is not first and left is not None:
+                kept.append(left)
+                flush_quietly(left)
+        sys.stdout, sys.stderr = before
+        mend()
+
+
+def flush_quietly(stream: Any) -> None:
+    """Write out what a script's own stream holds, as far as it can."""
+    # Its class is the script's: any error is one of its own, not the report's.
+    with contextlib.suppress(Exception):
+        stream.flush()
 
 
 def reopened(name: str) -> TextIO:
     """The stream that the process began with, or what it wrote to; else nowhere."""
     first: TextIO | None = getattr(sys, f"__{name}__")
-    if first is not None and not first.closed:
+    if first is not None and not is_closed(first):
         return first
     try:
         # The interpreter's own streams do not close the file descriptor.
@@ -47,6 +86,9 @@ def flush() -> int:
         sys.stdout.flush()
     except OSError as error:
         return cut_off(error)
+    except (AttributeError, ValueError):
+        # A stream of the script's own, as `run` leaves it: the interpreter deals with it.
+        return 0
     return 0
 
 

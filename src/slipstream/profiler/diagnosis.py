@@ -239,8 +239,17 @@ def diagnose(recording: Recording) -> Diagnosis:
     for event in sends:
         if not event.replayed:
             found.alone[event.name] = found.alone.get(event.name, 0) + event.value
-    found.verdict = sentence(recording, found)
+    found.verdict = part_text(recording) + sentence(recording, found)
     return found
+
+
+def part_text(recording: Recording) -> str:
+    """What a verdict begins with where most of what happened is not in it."""
+    if 2 * recording.dropped <= recording.written:
+        return ""
+    kept = recording.written - recording.dropped
+    return (f"of the last {kept:,} of {recording.written:,} records alone (the ring dropped the "
+            "others; records=, or --records, keeps more): ")
 
 
 # -- sentences -----------------------------------------------------------------------------------

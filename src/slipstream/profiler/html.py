@@ -253,9 +253,9 @@ def budget(recording: Recording) -> dict[str, Any]:
 
 def line_table(recording: Recording) -> list[list[Any]]:
     """Rows of lines: line, ops, host time, launches, card time."""
-    lines = [line for line in recording.lines if line.of("op")[0] or line.of("kernel")[0]]
-    lines.sort(key=lambda line: -line.of("op")[1] - line.of("kernel")[1])
-    return [[short(f"{line.file}:{line.line}"), line.of("op")[0], line.of("op")[1] // UNIT,
+    lines = [line for line in recording.lines if line.called[0] or line.of("kernel")[0]]
+    lines.sort(key=lambda line: -line.called[1] - line.of("kernel")[1])
+    return [[short(f"{line.file}:{line.line}"), line.called[0], line.called[1] // UNIT,
              line.of("kernel")[0], line.of("kernel")[1] // UNIT] for line in lines[:MOST_ROWS]]
 
 

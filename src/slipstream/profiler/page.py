@@ -238,16 +238,15 @@ def foreign_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
 
 
 def lines_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
-    """The lines whose ops take the host's time."""
-    lines = sorted(recording.lines, key=lambda line: -line.of("op")[1])
-    lines = [line for line in lines if line.of("op")[0]][:MOST_LINES]
-    if not lines:
+    """The lines whose ops, views among them, take the host's time."""
+    rows = [(line, *line.called) for line in recording.lines]
+    rows = sorted((row for row in rows if row[1]), key=lambda row: -row[2])[:MOST_LINES]
+    if not rows:
         return
     yield ""
-    launches = any(line.of("kernel")[0] for line in lines)
+    launches = any(line.of("kernel")[0] for line, _, _ in rows)
     yield f"lines       ops, host time{', launches' if launches else ''}"
-    for line in lines:
-        count, spent, _ = line.of("op")
+    for line, count, spent in rows:
         where = f"{short(line.file)}:{line.line}" if line.file else "inside slipstream"
         last = f" {line.of('kernel')[0]:>8,}" if launches else ""
         yield f"  {where:<28} {count:>8,} {micro(spent):>14}{last}"

@@ -86,6 +86,9 @@ class profile:  # noqa: N801
     keep whole stacks, not lines alone; ``records``: how many records the ring holds: older ones
     are overwritten, and counted; ``every_kernel``: time each kernel by itself, where otherwise most
     take the mean of some: dearer for the host.  Only one profile can be on.
+
+    The attribute ``gives_way``, set before the start, is called where another profile begins: this
+    one is then over without a recording, where otherwise the other could not begin.
     """
 
     def __init__(self, *, activities: Iterable[ProfilerActivity] | None = None,
@@ -117,6 +120,7 @@ class profile:  # noqa: N801
         self.session: Session | None = None
         self.recording: Recording | None = None
         self.stepped = 0
+        self.gives_way: Callable[[], None] | None = None
 
     # -- beginning and end --
 
@@ -155,9 +159,17 @@ class profile:  # noqa: N801
         session = Session(
             self.records, cuda=ProfilerActivity.CUDA in self.activities, stacks=self.with_stack,
             memory=self.profile_memory, every_kernel=self.every_kernel)
+        if self.gives_way is not None:
+            session.gives_way = self._given_way
         session.start()
         self.session = session
         self.stepped = session.begun
+
+    def _given_way(self) -> None:
+        """Another profile begins: this one is over, and has recorded nothing."""
+        self.session = None
+        if self.gives_way is not None:
+            self.gives_way()
 
     def _complete(self) -> Exception | None:
         """Keep the recording that is under way, and tell of it; what its last wait raised."""

@@ -95,6 +95,14 @@ def test_the_cpu_has_two_verdicts() -> None:
     assert measured_text(Measured()) == "no op ran: there is nothing to measure"
 
 
+def test_a_card_that_worked_too_little_is_not_the_cpu() -> None:
+    found = Measured("cuda:0, a card", True, ops=20, elapsed=4000.0)
+    text = measured_text(found)
+    assert "too short to tell" in text
+    assert "CPU" not in text
+    assert facts_of(found)["verdict"] == "too short to tell"
+
+
 @pytest.mark.parametrize(("size", "verdict"), [("2", "dispatch-bound"), ("200", "kernel-bound")])
 def test_programs_on_the_cpu(tmp_path: Path, size: str, verdict: str) -> None:
     path = tmp_path / "busy.py"
@@ -126,5 +134,5 @@ def test_a_wait_longer_than_a_stretch_is_part_of_the_time() -> None:
     spans = [(Look(0, 0, 0, 0, 0), Look(10_000_000, 4, 4, 0, 50_000_000)),
              (Look(10_000_000, 4, 4, 0, 50_000_000), Look(20_000_000, 8, 8, 0, 50_000_000))]
     found = Measured()
-    fill(found, SimpleNamespace(listened=0, kernels=0.0, timers={}), spans)
+    fill(found, SimpleNamespace(listened=0, kernels=0.0, timers={}, failure=None), spans)
     assert (found.ops, found.elapsed, found.waited) == (8, 60_000.0, 50_000.0)

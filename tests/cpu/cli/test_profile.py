@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -86,6 +87,12 @@ def test_profile_says_what_was_dropped(script):
     seen = command("profile", "--records", 10, script)
     assert seen.returncode == 0
     assert "the ring dropped the oldest" in seen.stdout
+    # Most of it: then the verdict begins with that.
+    verdict = seen.stdout.splitlines()[2]
+    assert re.match(r"of the last 10 of \d+ records alone \(the ring dropped the others; .*: host-",
+                    verdict)
+    seen = command("profile", "--records", 1000, script)
+    assert seen.stdout.splitlines()[2].startswith("host-bound: ")
 
 
 def test_profile_of_a_script_that_fails(tmp_path):
@@ -120,7 +127,7 @@ def test_a_script_that_closes_its_output_is_told_of(tmp_path, name, closing):
     path.write_text(f"import sys\nimport torch\ntorch.ones(2) + 1\n{closing}\n")
     seen = command(name, path)
     assert (seen.returncode, seen.stderr) == (0, "")
-    assert bool(seen.stdout) == (closing != "sys.stdout = None")
+    assert seen.stdout
 
 
 @pytest.mark.parametrize("name", ["profile", "explain", "memory", "budget", "doctor"])
@@ -168,6 +175,44 @@ def test_explain_of_a_line_without_ops_names_lines_with_them(script):
     assert "0 calls of ops at" in seen.stdout
     assert "no op was called\nlines that call ops: 3, 5, 6\n" in seen.stdout
     assert "lines that call ops" not in command("explain", f"{script}:5").stdout
+
+
+@pytest.fixture
+def split_script(script):
+    """A script whose third line calls into another file."""
+    script.write_text("import torch, net\nx = torch.ones(4, 4)\nx = net.forward(x)\ny = x + 1\n")
+    (script.parent / "net.py").write_text(
+        "def inner(x):\n    return (x @ x).relu()\n\n\ndef forward(x):\n    return inner(x * 2)\n")
+    return script
+
+
+def test_what_a_line_calls_in_other_files_is_the_lines(split_script):
+    seen = command("explain", f"{split_script}:3")
+    assert seen.returncode == 0, seen.stderr
+    assert f"3 calls of ops at {split_script}:3, 3 of them in what it calls\n" in seen.stdout
+    net = split_script.parent / "net.py"
+    for op, line in (("mul", 6), ("matmul", 2), ("relu", 2)):
+        assert f"\n{op}  at {net}:{line}\n" in seen.stdout
+    seen = command("explain", f"{split_script}:4")
+    assert f"1 calls of ops at {split_script}:4\n" in seen.stdout
+    assert "lines that call ops: 2, 3, 4\n" in command("explain", f"{split_script}:1").stdout
+
+
+def test_a_line_of_an_imported_file(split_script):
+    seen = command("explain", "--line", "net.py:6", split_script)
+    assert f"3 calls of ops at {split_script.parent / 'net.py'}:6, 2 of them in" in seen.stdout
+    seen = command("explain", "--line", "net.py:2", split_script)
+    assert f"2 calls of ops at {split_script.parent / 'net.py'}:2\n" in seen.stdout
+    assert "\nmul  at" not in seen.stdout
+
+
+@pytest.mark.parametrize(("line", "after", "said"), [
+    ("net.py:99", "", "`99` is no line of"), ("none.py:3", "", "there is no file 'none.py'"),
+    ("net.py", "", "it is FILE:LINE"), ("net.py:2", ":3", "name one of them")])
+def test_what_is_no_line_of_an_imported_file_is_refused(split_script, line, after, said):
+    seen = command("explain", "--line", line, f"{split_script}{after}")
+    assert (seen.returncode, seen.stdout, seen.stderr.count("\n")) == (2, "", 1)
+    assert said in seen.stderr
 
 
 HOST = {
@@ -246,6 +291,15 @@ def test_a_verdict_on_the_cpu_names_the_line(name, tmp_path):
     assert where in verdict
     # On the CPU nothing is launched: the table of lines has no column for it.
     assert "\nlines       ops, host time\n" in seen.stdout
+
+
+def test_lines_of_views_are_lines_too(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text("import torch\nx = torch.ones(100)\nfor s in range(60):\n    a = x[s]\n"
+                    "    b = x.view(10, 10)\n    c = x[2:5] + 1\n")
+    seen = command("profile", path)
+    rows = dict(re.findall(r"^  script\.py:(\d+) +(\d+) +[\d,.]+ µs$", seen.stdout, re.MULTILINE))
+    assert rows == {"2": "1", "4": "60", "5": "60", "6": "120"}
 
 
 def test_explain_gives_json(script):

@@ -112,7 +112,8 @@ class Measured:
     ``ops`` in ``elapsed``, of which the host ``waited``; ``launches`` on cards, of which
     ``replayed`` went out inside graphs; ``device``: what the card took for ``timed`` of them
     (``alone``: none of these was replayed, so that gaps between them count too); ``kernels``: what
-    the CPU took for the ``listened`` kernels of ops of its own.
+    the CPU took for the ``listened`` kernels of ops of its own.  ``failure``: what the wait for the
+    cards raised at the end.
     """
 
     device_name: str = "cpu"
@@ -127,6 +128,7 @@ class Measured:
     alone: bool = False
     listened: int = 0
     kernels: float = 0.0
+    failure: Exception | None = None
     spans: list[tuple[Look, Look]] = field(default_factory=list)
 
 
@@ -146,6 +148,7 @@ class _Sampler:
         self.listened = 0
         self.kernels = 0
         self.main = threading.get_ident()
+        self.failure: Exception | None = None
 
     def run(self) -> None:
         """Look until it is over."""
@@ -199,7 +202,10 @@ class _Sampler:
         self.stop.set()
         self.thread.join()
         for backend, timer in self.timers.items():
-            backend.finish_all()
+            try:
+                backend.finish_all()
+            except Exception as failure:
+                self.failure = failure
             for queue in tuple(backend.queues):
                 queue.timer = None
             timer.close()
@@ -235,7 +241,7 @@ def fill(found: Measured, sampler: Any, spans: list[tuple[Look, Look]]) -> None:
         waited = after.waited - before.waited
         found.elapsed += max(after.now - before.now, waited) / 1e3
         found.waited += waited / 1e3
-    found.spans = spans
+    found.spans, found.failure = spans, sampler.failure
     found.listened, found.kernels = sampler.listened, sampler.kernels / 1e3
     for backend, timer in sampler.timers.items():
         if not timer.replayed[0] and not timer.single[0]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from slipstream.core.api.fusions import launches_of
 from slipstream.core.api.recording import Recording, decode
@@ -78,7 +79,12 @@ class Session:
     at steps and sends; ``by_events``: time devices by events where CUPTI, or the
     simulated driver, would tell more; ``every_kernel``: let CUPTI time each kernel, where
     otherwise most take the mean of some: that costs the host about 0.7 µs each.
+    ``gives_way``: called where another session begins while this one is on, which is then over
+    without a recording; None: the other cannot begin.
     """
+
+    # The session that is on and gives way, if there is one.
+    yielding: ClassVar[Session | None] = None
 
     def __init__(self, records: int = RECORDS, *, cuda: bool = True, stacks: bool = False,
                  memory: bool = False, by_events: bool = False,
@@ -93,10 +99,17 @@ class Session:
         self.ring.timer.sample = self.sample if memory else None
         self.ring.stacks = self.stacks
         self.begun = 0
+        self.gives_way: Callable[[], None] | None = None
         self.failure: Exception | None = None
 
     def start(self) -> None:
         """Begin.  RuntimeError where a profile is on already."""
+        other = Session.yielding
+        if other is not None and other.gives_way is not None and modes.ring is other.ring:
+            # What was launched is that one's to time, until it is done.
+            settle()
+            other.abandon()
+            other.gives_way()
         if modes.ring is not None:
             raise RuntimeError("a profile is already on: stop() it first")
         settle()
@@ -106,6 +119,8 @@ class Session:
             ring.timer.attach(drivers.found)
         modes.ring = ring
         ring.last = self.begun = ring.now()
+        if self.gives_way is not None:
+            Session.yielding = self
         self.sample()
 
     def stop(self) -> Recording:
@@ -117,7 +132,7 @@ class Session:
         self.sample()
         ring.switch(WAITING)
         try:
-            _finish()
+            finish()
         except Exception as failure:
             self.failure = failure
         finally:
@@ -131,6 +146,8 @@ class Session:
         """End without a recording."""
         if modes.ring is self.ring:
             modes.ring = None
+        if Session.yielding is self:
+            Session.yielding = None
         self.ring.timer.stop()
 
     def step(self, number: int, start: int) -> int:
@@ -169,7 +186,7 @@ def settle() -> None:
                 each.driver.wait_stream(queue.stream)
 
 
-def _finish() -> None:
+def finish() -> None:
     """Let everything that was submitted be done."""
     for backend in door.windowed:
         each: Any = backend

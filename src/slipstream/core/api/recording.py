@@ -79,6 +79,12 @@ class LineTotals:
         """(count, ns, value) of a kind."""
         return self.kinds.get(kind, (0, 0, 0))
 
+    @property
+    def called(self) -> tuple[int, int]:
+        """(count, ns) of calls: of ops, and of views, which launch nothing but take time too."""
+        op, view = self.of("op"), self.of("view")
+        return op[0] + view[0], op[1] + view[1]
+
 
 @dataclass
 class PlanFacts:

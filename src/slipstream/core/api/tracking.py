@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 from slipstream.core.api.explain import (
+    LAYER_OF,
     CallReport,
     Explanation,
     _Collector,
@@ -26,17 +29,22 @@ MOST_PENDING = 4096
 class LineExplainer(_Collector):
     """A scope that keeps the calls made at a line of a file; at any line where it is 0.
 
-    ``called``: the file's lines that call ops; ``counted``: how many calls there were; the first
-    `MOST_CALLS` are explained, the later ones of a loop do the same again.
+    What the line calls in turn, in other functions and files, is the line's too, and ``elsewhere``
+    counts it.  ``called``: the file's lines that call ops, themselves or below; ``counted``: how
+    many calls there were; the first `MOST_CALLS` are explained, the later ones of a loop do the
+    same again.
     """
 
     def __init__(self, file: str, line: int = 0) -> None:
         super().__init__()
-        self.file = os.path.abspath(file)
+        # The folder that modules are imported from is known without symbolic links.
+        self.files = {os.path.abspath(file), os.path.realpath(file)}
         self.line = line
         self.kept: list[CallReport] = []
         self.waits: list[str] = []
-        self.counted = 0
+        self.counted = self.elsewhere = 0
+        # When what happened below the line began, as far as it is not settled yet.
+        self.below: set[int] = set()
         self.called: set[int] = set()
         self.scope = listening(self)
 
@@ -50,12 +58,25 @@ class LineExplainer(_Collector):
 
     def __call__(self, event: TraceEvent) -> None:
         """Take an event in."""
+        if self.line and event.kind in (*LAYER_OF, "call") and self.passed():
+            self.below.add(event.start)
         super().__call__(event)
         if len(self.pending) > MOST_PENDING:
             pending = self.pending
             name = self.threads[threading.current_thread()][1]
             self.take(pending, name)
             pending.clear()
+
+    def passed(self) -> bool:
+        """Whether the line is on the running stack; its other lines there call ops too."""
+        found = False
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename in self.files:
+                self.called.add(frame.f_lineno or 0)
+                found = found or frame.f_lineno == self.line
+            frame = frame.f_back
+        return found
 
     def settle(self) -> None:
         """Keep what is of the line, and let the rest go."""
@@ -71,23 +92,27 @@ class LineExplainer(_Collector):
             call.thread = thread
         self.keep(calls)
         for wait in waits:
-            if len(self.waits) < MOST_CALLS and self.wanted(*decode_site(wait.code,
-                                                                         wait.instruction)):
+            wanted = wait.start in self.below or self.wanted(*decode_site(wait.code,
+                                                                         wait.instruction))
+            if wanted and len(self.waits) < MOST_CALLS:
                 self.waits.append(_wait_text(wait))
+        self.below.difference_update([item.start for item in pending])
 
     def keep(self, calls: list[CallReport]) -> None:
         """Keep those of the line."""
         for call in calls:
-            if os.path.abspath(call.file) == self.file:
+            here = self.wanted(call.file, call.line)
+            if os.path.abspath(call.file) in self.files:
                 self.called.add(call.line)
-            if self.wanted(call.file, call.line):
+            if here or call.start in self.below:
                 self.counted += 1
+                self.elsewhere += not here
                 if len(self.kept) < MOST_CALLS:
                     self.kept.append(call)
 
     def wanted(self, file: str, line: int) -> bool:
         """Whether it is the line."""
-        return os.path.abspath(file) == self.file and self.line in (0, line)
+        return os.path.abspath(file) in self.files and self.line in (0, line)
 
     def explanation(self, result: Any = None) -> Explanation:
         """What was kept."""

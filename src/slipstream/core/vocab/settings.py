@@ -101,7 +101,7 @@ class Settings:
     join: when launches that compute each element by itself become one with their neighbours: 0
         never, 1 where it pays, 2 at first sight.  SLIPSTREAM_JOIN.
     blocking: wait after every launch, so that an error shows where it was made.
-        SLIPSTREAM_LAUNCH_BLOCKING.
+        SLIPSTREAM_LAUNCH_BLOCKING, or CUDA_LAUNCH_BLOCKING where that is not set.
     cache: the folder of compiled kernels; empty for the user's cache folder.
         SLIPSTREAM_CACHE.
     packs: packs of compiled kernels, or folders of them, beside those in the cache folder; several
@@ -139,6 +139,21 @@ def _whole(name: str, default: int) -> int:
                          f"{default} by default") from None
 
 
+def _flag(name: str, default: bool) -> bool:
+    """A setting that is on or off; ``default`` where it is empty or not there."""
+    text = os.environ.get(name, "").strip()
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{name}={text} in the environment: it has to be 0 or 1, "
+                         f"{int(default)} by default")
+    return text == "1" if text else default
+
+
+def _blocking() -> bool:
+    """Whether to wait after every launch; CUDA's own variable is no affair of ours to refuse."""
+    theirs = os.environ.get("CUDA_LAUNCH_BLOCKING", "").strip() not in ("", "0")
+    return _flag("SLIPSTREAM_LAUNCH_BLOCKING", theirs)
+
+
 def _driver() -> str:
     """Which driver is asked for."""
     name = os.environ.get("SLIPSTREAM_DRIVER", "").strip() or DRIVERS[0]
@@ -159,7 +174,7 @@ def _from_environment() -> Settings:
         memo=read("SLIPSTREAM_MEMO", "1") != "0",
         join=_whole("SLIPSTREAM_JOIN", 1),
         tunable=read("SLIPSTREAM_TUNABLE", "0") not in ("", "0"),
-        blocking=read("SLIPSTREAM_LAUNCH_BLOCKING", "0") not in ("", "0"),
+        blocking=_blocking(),
         cache=read("SLIPSTREAM_CACHE", ""),
         packs=read("SLIPSTREAM_PACKS", ""),
         cupti=read("SLIPSTREAM_CUPTI", ""),
