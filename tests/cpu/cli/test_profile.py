@@ -226,7 +226,7 @@ HOST = {
                 return place
         for batch in DataLoader(Slow(range(12)), batch_size=4):
             batch + 1
-        """, "% of the time the DataLoader makes batches, 4 times ", "script.py:7: give the "),
+        """, "% of the time the DataLoader makes batches, 3 times ", "script.py:7: give the "),
     "pause": ("""
         import time, torch
         x = torch.ones(4)

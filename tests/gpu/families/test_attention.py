@@ -15,6 +15,7 @@ import pytest
 from catalogue import host
 
 import slipstream as ss
+from gpu.compiling import uncached
 from gpu.families.attention_cases import (
     HALVES,
     NEAR,
@@ -446,7 +447,7 @@ def spilled_at_most(code: Any) -> int:
 def test_nothing_is_spilled(dtype: Any, width: int, facts: dict[str, Any]) -> None:
     nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
     common = [b"--fmad=false", b"--std=c++17",
-              b"--device-as-default-execution-space", b"--ptxas-options=-v"]
+              b"--device-as-default-execution-space", b"--ptxas-options=-v", *uncached(nvrtc)]
     for code in sources(dtype, width, facts, None if facts else mask_of("bool", 64, 64)):
         options = [*(each.encode() for each in code.options or ("--gpu-architecture=sm_90",)),
                    *common]

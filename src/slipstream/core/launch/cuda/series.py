@@ -71,6 +71,14 @@ class Staged(Bound):
         self.stages = stages
         self.nbytes = nbytes
 
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches, for who looks at a plan."""
+        found = []
+        for each in self.stages:
+            found.append(each.launch)
+        return found
+
     def record(self, backend: Backend, operands: tuple[TensorBase, ...],
                numbers: tuple[int | float, ...]) -> None:
         """Record the launches."""
