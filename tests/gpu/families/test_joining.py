@@ -82,8 +82,9 @@ def test_lines_are_moved_in_vectors(dtype: Any, widths: tuple[int, ...]) -> None
 
 
 @pytest.mark.parametrize(("dtypes", "widths", "each"), [
-    ((ss.bfloat16, ss.bfloat16), (256, 64), 8), ((ss.float32, ss.float32), (256, 3), 4),
-    ((ss.uint8, ss.uint8), (3, 5), 1), ((ss.float32, ss.bfloat16), (64, 64), 1)])
+    ((ss.bfloat16, ss.bfloat16), (256, 64), 8), ((ss.bfloat16, ss.bfloat16), (100, 60), 4),
+    ((ss.float32, ss.float32), (256, 3), 1), ((ss.uint8, ss.uint8), (6, 10), 2),
+    ((ss.float32, ss.bfloat16), (64, 64), 1)])
 def test_what_a_thread_takes(dtypes: Any, widths: Any, each: int) -> None:
     out = ss.empty(8, sum(widths), dtype=dtypes[0])
     found, start = [], 0

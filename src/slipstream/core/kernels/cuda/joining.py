@@ -7,8 +7,8 @@ from typing import Any
 
 from slipstream.core.kernels.cuda import elements
 from slipstream.core.kernels.cuda.walks import (
+    Ints,
     address,
-    blocks,
     described,
     divider,
     launch,
@@ -23,7 +23,7 @@ TOGETHER = 16
 
 _JOIN = """
 struct slip_piece {
-    int64_t first, start, last, shape[RANK], divider[RANK], target[RANK], source[RANK];
+    int64_t first, start, shape[RANK], divider[RANK], target[RANK], source[RANK];
 };
 struct slip_walk { int64_t numel; slip_piece pieces[COUNT]; };
 extern "C" __global__ void slip_join(item_t* out PARAMETERS, const slip_walk walk) {
@@ -34,11 +34,11 @@ extern "C" __global__ void slip_join(item_t* out PARAMETERS, const slip_walk wal
     for (int k = 1; k < COUNT; k++) number += at >= walk.pieces[k].first;
     const slip_piece& piece = walk.pieces[number];
     place_t left = (place_t)(at - piece.first);
-    int64_t to = piece.start, from = 0, rest = 0;
+    int64_t to = piece.start, from = 0;
 #pragma unroll
     for (int d = RANK - 1; d >= 0; d--) {
         int64_t c = slip_take(left, piece.shape[d], piece.divider[d]);
-        if (d == RANK - 1) rest = piece.last - (c *= EACH);
+        if (d == RANK - 1) c *= EACH;
         to += c * piece.target[d];
         from += c * piece.source[d];
     }
@@ -48,16 +48,14 @@ CASES
 }
 """
 _CASE = "    case {0}: {{ const {1} item = p{0}[from]; out[to] = {2}; break; }}"
-# Several neighbours at once, in one access where both sides let it.
+# Several neighbours at once, in one access where the addresses let it.
 _TOGETHER = """    case {0}: {{
-        const bool fits = rest >= EACH && slip_aligned<item_t>(out + to, 16)
-                          && slip_aligned<item_t>(p{0} + from, 16);
-        slip_write<item_t, EACH>(out + to, slip_read<item_t, EACH>(p{0} + from, rest, fits), rest,
+        const bool fits = slip_aligned<item_t>(out + to, EACH * sizeof(item_t))
+                          && slip_aligned<item_t>(p{0} + from, EACH * sizeof(item_t));
+        slip_write<item_t, EACH>(out + to, slip_read<item_t, EACH>(p{0} + from, EACH, fits), EACH,
                                  fits);
         break;
     }}"""
-# Neighbours that threads take for nothing, at most, by those that are there.
-WASTE = 2
 
 
 class Piece:
@@ -75,16 +73,20 @@ class Piece:
         """Whether neighbours of the last dim are neighbours in memory, on both sides."""
         return self.shape[-1] == 1 or self.target[-1] == self.source[-1] == 1
 
+    def places(self) -> Ints:
+        """Where its lines begin and how long they are, in elements."""
+        return (self.start, self.shape[-1], *self.target[:-1], *self.source[:-1])
+
     def count(self, each: int) -> int:
         """Threads, where one takes so many neighbours."""
-        return prod(self.shape[:-1]) * blocks(self.shape[-1], each)
+        return prod(self.shape[:-1]) * (self.shape[-1] // each)
 
     def words(self, rank: int, first: int, each: int) -> list[int]:
         """Its part of the tail, in ``rank`` dims."""
         more = rank - len(self.shape)
-        shape = (*(1,) * more, *self.shape[:-1], blocks(self.shape[-1], each))
+        shape = (*(1,) * more, *self.shape[:-1], self.shape[-1] // each)
         none = (0,) * more
-        return [first, self.start, self.shape[-1], *shape, *map(divider, shape), *none,
+        return [first, self.start, *shape, *map(divider, shape), *none,
                 *self.target, *none, *self.source]
 
 
@@ -105,11 +107,17 @@ class JoinKernel(Kernel):
 
 
 def together(out: Any, pieces: list[Piece]) -> int:
-    """How many neighbours a thread takes: 16 bytes where most pieces have so many in a line."""
+    """How many neighbours a thread takes: up to 16 bytes of whole lines that begin at such places.
+
+    Where lines are cut elsewhere, threads that take one element each read whole sectors together.
+    """
     each = 16 // out.itemsize
-    lined = all(piece.lines and piece.spec.dtype is out.dtype for piece in pieces)
-    taken = sum(piece.count(each) for piece in pieces) * each
-    return each if lined and taken <= WASTE * sum(piece.count(1) for piece in pieces) else 1
+    if not all(piece.lines and piece.spec.dtype is out.dtype for piece in pieces):
+        return 1
+    places = [place for piece in pieces for place in piece.places()]
+    while any(place % each for place in places):
+        each //= 2
+    return each
 
 
 def _code(out: Any, pieces: list[Piece], rank: int, each: int) -> KernelCode:
