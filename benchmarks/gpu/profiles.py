@@ -169,7 +169,10 @@ def planted_programs() -> Row:
         session.start()
         for _ in range(6):
             step()
-        right += profiler.summary(session.stop())["bound"] == bound
+        named = profiler.summary(session.stop())["bound"]
+        right += named == bound
+        if named != bound:
+            print(f"planted {make.__name__}: {bound}-bound, and named {named}-bound")
     count = len(planted.PLANTED)
     return Row("planted programs whose bound is named", right, None, right, -count, "")
 
