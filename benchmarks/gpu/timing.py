@@ -1,4 +1,4 @@
-"""How the benchmarks measure: medians of bursts, wall time of loops, device time by events."""
+"""How the benchmarks measure: bursts, wall time of loops, device time by events."""
 
 from __future__ import annotations
 
