@@ -12,6 +12,10 @@ import pytest
 
 import slipstream as ss
 from slipstream.cli import main
+from slipstream.core.api import guarded
+from slipstream.core.api.dlpack import alive
+
+COMPILED = not guarded.__file__.endswith(".py")
 
 TWICE = """
 extern "C" __global__ void twice(float* x, int n) {
@@ -274,3 +278,11 @@ def test_explain_tells_of_the_waits_of_a_line_that_calls_no_op(
     assert "wait: pinned copy on cuda:0, " in text
     assert main(["explain", f"{path}:9"]) == 0
     assert "pinned copy" not in capfd.readouterr().out
+
+
+@pytest.mark.skipif(not COMPILED, reason="ctypes calls Python while the consumer's error is raised")
+def test_a_consumer_that_refuses_a_card_says_so_itself() -> None:
+    x, held = ss.ones(2, device="cuda"), len(alive)
+    with pytest.raises((RuntimeError, BufferError), match="device"):
+        np.from_dlpack(x)
+    assert len(alive) == held

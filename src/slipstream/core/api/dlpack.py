@@ -9,6 +9,7 @@ import ctypes
 from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
 from typing import Any
 
+from slipstream.core.api.guarded import CAPSULE, MEMORY, guarded
 from slipstream.core.api.handing import LEGACY, Lease, send
 from slipstream.core.api.interop import moved, wrap
 from slipstream.core.engine.tape import tape
@@ -89,8 +90,12 @@ def capsule_gone(capsule: int) -> None:
             alive.pop(pointer_in(capsule, name), None)
 
 
-deleter = Deleter(let_go)
-destructor = Deleter(capsule_gone)
+# Kept for as long as anybody may call them.
+by_ctypes = Deleter(let_go), Deleter(capsule_gone)
+deleter, destructor = (
+    guarded(slot, function) or ctypes.cast(called, ctypes.c_void_p).value
+    for slot, function, called in zip((MEMORY, CAPSULE), (let_go, capsule_gone), by_ctypes,
+                                      strict=True))
 
 
 # -- out -----------------------------------------------------------------------------------------
@@ -155,13 +160,13 @@ def capsule_of(source: Any, versioned: bool) -> Any:
     tensor.shape, tensor.strides = shape, strides
     tensor.data = source.storage.address + source.offset * spec.itemsize if spec.numel else None
     tensor.byte_offset = 0
-    made.deleter = ctypes.cast(deleter, ctypes.c_void_p)
+    made.deleter = deleter
     if versioned:
         made.major, made.minor = 1, 0
         made.flags = READ_ONLY if source.storage.read_only else 0
     address = ctypes.addressof(made)
     alive[address] = (made, shape, strides, Lease(source.storage))
-    return new_capsule(address, NEW if versioned else OLD, ctypes.cast(destructor, ctypes.c_void_p))
+    return new_capsule(address, NEW if versioned else OLD, destructor)
 
 
 def element(dtype: DType) -> tuple[int, int]:
