@@ -18,6 +18,7 @@ from typing import Any
 
 import slipstream as ss
 from gpu.models import Step, mlp_step
+from gpu.profile_worker import ROUNDS, small_ops
 from gpu.timing import Row
 from slipstream import profiler
 from slipstream.core.api.profiling import Session
@@ -26,7 +27,6 @@ from slipstream.core.launch.cuda.activities import Activities, Sums, resampled
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).resolve().parent / "profile_worker.py"
 INSTEAD = re.compile(r"^( *)\S.*  # instead: (.*)$", re.MULTILINE)
-OPS, ROUNDS = 2000, 15
 WARM, STEPS = 60, 40
 # Stretches of some µs in which steps are timed, and tries to find how many steps these are.
 STRETCHES, STRETCH, TRIES = 61, 2e3, 5
@@ -80,17 +80,6 @@ def peer_cost(device: str) -> list[Row]:
     found = json.loads(done.stdout.strip().splitlines()[-1])
     return [Row(f"PyTorch's profile on, {device}: added to an op's host time", found["on"],
                 found["off"], found["on"] - found["off"], None, "µs")]
-
-
-def small_ops(x: Any) -> float:
-    """Microseconds of the host for one of many ops in place."""
-    begun = time.perf_counter_ns()
-    for _ in range(OPS // 4):
-        x.add_(1.0)
-        x.mul_(0.5)
-        x.add_(0.25)
-        x.mul_(0.5)
-    return (time.perf_counter_ns() - begun) / OPS / 1e3
 
 
 def watched(x: Any, on: bool) -> float:
