@@ -9,47 +9,21 @@ from typing import Any
 import pytest
 
 import slipstream as ss
+from gpu.launch.joins import ALWAYS, NEVER, PAYS, bits, chains, joined_at_once, launched
 from slipstream.core.kernels.cuda import joined
 from slipstream.core.launch.cuda import chains as chains_module
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.settings import settings
 
 functional = ss.nn.functional
-NEVER, PAYS, ALWAYS = range(3)
 FLOATS = (ss.float32, ss.bfloat16)
 
 
 @pytest.fixture(autouse=True)
 def at_once(restart: Callable[..., Any]) -> Iterator[None]:
     """Chains are joined at first sight."""
-    settings.join = ALWAYS
-    try:
-        restart()
+    with joined_at_once(restart):
         yield
-    finally:
-        settings.join = NEVER
-
-
-def chains() -> Any:
-    """Those of the device."""
-    backend: Any = backend_of(Device("cuda", 0))
-    return backend.chains
-
-
-def launched(call: Callable[[], Any]) -> tuple[int, Any]:
-    """How many launches a call makes, and what it gives."""
-    ss.cuda.synchronize()
-    before = ss.cuda.launch_stats()["launches"]
-    result = call()
-    ss.cuda.synchronize()
-    return ss.cuda.launch_stats()["launches"] - before, result
-
-
-def bits(tensor: Any) -> bytes:
-    """The bytes of a tensor."""
-    raw = tensor.detach().contiguous().cpu()
-    return bytes(raw.view(ss.uint8).numpy()) if raw.numel() else b""
 
 
 def apart(call: Callable[[], Any]) -> list[bytes]:

@@ -1,0 +1,47 @@
+"""What tests of joined launches share: the device's chains, the modes, the bits of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import slipstream as ss
+from slipstream.core.launch.door import backend_of
+from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.settings import settings
+
+# What `settings.join` and `Chains.mode` say.
+NEVER, PAYS, ALWAYS = range(3)
+
+
+@contextmanager
+def joined_at_once(restart: Callable[..., Any]) -> Iterator[None]:
+    """A driver of its own, whose chains are joined at first sight."""
+    settings.join = ALWAYS
+    try:
+        restart()
+        yield
+    finally:
+        settings.join = NEVER
+
+
+def chains() -> Any:
+    """Those of the device."""
+    backend: Any = backend_of(Device("cuda", 0))
+    return backend.chains
+
+
+def launched(call: Callable[[], Any]) -> tuple[int, Any]:
+    """How many launches a call makes, and what it gives."""
+    ss.cuda.synchronize()
+    before = ss.cuda.launch_stats()["launches"]
+    result = call()
+    ss.cuda.synchronize()
+    return ss.cuda.launch_stats()["launches"] - before, result
+
+
+def bits(tensor: Any) -> bytes:
+    """The bytes of a tensor."""
+    raw = tensor.detach().contiguous().cpu()
+    return bytes(raw.view(ss.uint8).numpy()) if raw.numel() else b""
