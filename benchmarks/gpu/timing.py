@@ -41,12 +41,15 @@ def ratio(what: str, ours: float, peer: float, bar: float | None, unit: str = "Â
 def enqueue(step: Step, wait: Step, calls: int = 192, bursts: int = 60) -> float:
     """Microseconds of the host for one call: the least of bursts, the queue drained before each.
 
-    They are spread over a second, for the reason that `loop` tells.
+    They are spread over a second, for the reason that `loop` tells; the calls before each fill the
+    processor's caches again, which it lost while it slept.
     """
     times = []
     for _ in range(bursts):
-        wait()
         time.sleep(1 / bursts)
+        for _ in range(calls):
+            step()
+        wait()
         start = time.perf_counter_ns()
         for _ in range(calls):
             step()

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import struct
 import subprocess
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -172,3 +173,60 @@ def test_kernel_nodes_are_added_after_the_one_before(library: Any) -> None:
     ctypes.c_int.in_dll(library, "status").value = 1
     with pytest.raises(DriverError, match="cuGraphAddKernelNode"):
         hot_calls.add_kernel_node(4096, second, 7, SHAPE, b"abc")
+
+
+class Contexts:
+    """A driver that notes which contexts it was told to use, by thread; ``launcher``: see Driver.
+    """
+
+    graph_launcher = node_setter = node_adder = 0
+    event_calls = (0, 0, 0)
+
+    def __init__(self, launcher: int) -> None:
+        self.launcher = launcher
+        self.used: list[tuple[int, int]] = []
+
+    def use(self, context: int) -> None:
+        if context == 999:
+            raise DriverError("cuCtxSetCurrent", "INVALID_CONTEXT", "")
+        self.used.append((threading.get_ident(), context))
+
+
+def test_a_thread_is_given_a_context_where_it_has_another():
+    driver: Any = Contexts(launcher=1)
+    calls = HotCalls(driver)
+    here = threading.get_ident()
+
+    def use(*contexts: int) -> list[int]:
+        driver.used.clear()
+        for context in contexts:
+            calls.use(context)
+        return [context for _, context in driver.used]
+
+    # Another test may have left any context.
+    use(101)
+    compiled = hot.__file__.endswith(".so")
+    assert use(101, 101) == ([] if compiled else [101, 101])
+    assert use(102, 102, 101) == ([102, 101] if compiled else [102, 102, 101])
+    # What the memory or the modules of another card made current is known.
+    hot.use_context(driver, 102)
+    assert use(101) == [101]
+    # A call that failed changed nothing.
+    with pytest.raises(DriverError):
+        calls.use(999)
+    assert use(101) == ([] if compiled else [101])
+    # Another thread has none yet.
+    driver.used.clear()
+    other = threading.Thread(target=calls.use, args=(101,))
+    other.start()
+    other.join()
+    assert [context for _, context in driver.used] == [101]
+    assert driver.used[0][0] != here
+
+
+def test_a_driver_without_pointers_sees_every_use():
+    driver: Any = Contexts(launcher=0)
+    calls = HotCalls(driver)
+    calls.use(7)
+    calls.use(7)
+    assert [context for _, context in driver.used] == [7, 7]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slipstream.core.native.driver import Driver, DriverError
+from slipstream.core.native.hot import use_context
 
 # Physical memory is asked for in multiples of this, or of the driver's granularity.
 CHUNK = 1 << 21
@@ -66,7 +67,7 @@ class DeviceMemory:
 
     def make_current(self) -> None:
         """Make the card's primary context the running thread's."""
-        self.driver.use(self.driver.context(self.ordinal))
+        use_context(self.driver, self.driver.context(self.ordinal))
 
     def reserve(self, nbytes: int) -> int:
         """Return the address of a new piece, 0 where there is none."""

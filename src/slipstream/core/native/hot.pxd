@@ -15,6 +15,10 @@ cdef extern from *:
         void *kernel;
         void *context;
     } slip_node;
+    /* The context that the running thread was last given. */
+    static __thread size_t slip_context;
+    static int slip_is_current(size_t context) { return slip_context == context; }
+    static void slip_set_current(size_t context) { slip_context = context; }
     typedef int (*slip_node_call)(void *, void *, const slip_node *);
     typedef int (*slip_add_call)(void **, void *, void **, size_t, const slip_node *);
 
@@ -96,6 +100,8 @@ cdef extern from *:
         return status;
     }
     """
+    bint slip_is_current(size_t context)
+    void slip_set_current(size_t context)
     int slip_launch(size_t call, size_t function, unsigned x, unsigned y, unsigned z, unsigned u,
                     unsigned v, unsigned w, unsigned shared, size_t stream, char *block,
                     Py_ssize_t n)
@@ -119,6 +125,7 @@ cdef class HotCalls:
     cdef size_t launcher, graph_launcher, node_setter, node_adder, recorder, query, clock
     cdef public Py_ssize_t kernel_launches, graph_launches, graph_kernel_nodes
     cdef public Py_ssize_t node_updates, event_records
+    cpdef object use(self, size_t context)
     cpdef object launch(self, size_t function, object shape, size_t stream, bytes block)
     cpdef bint launch_words(self, size_t function, tuple shape, size_t stream, size_t words,
                             Py_ssize_t nbytes, bytes tail) except -1
@@ -131,3 +138,5 @@ cdef class HotCalls:
     cpdef bint query_event(self, size_t event) except -1
     cpdef double elapsed(self, size_t start, size_t end) except? -1
     cpdef object failure(self, str call, int status)
+
+cpdef object use_context(object driver, size_t context)

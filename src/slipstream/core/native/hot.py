@@ -57,6 +57,12 @@ class HotCalls:
         self.node_updates = 0
         self.event_records = 0
 
+    def use(self, context: cython.size_t) -> None:
+        """Make a context the running thread's, where it is another one's yet."""
+        if cython.compiled and self.direct and slip_is_current(context):
+            return
+        use_context(self.driver, context)
+
     def launch(self, function: cython.size_t, shape: Any, stream: cython.size_t,
                block: bytes) -> None:
         """Launch a kernel; ``shape`` is (grid, block, shared)."""
@@ -170,3 +176,11 @@ class HotCalls:
     def failure(self, call: str, status: cython.int) -> DriverError:
         """The error of a call that failed."""
         return DriverError(call, self.driver.status_name(status))
+
+
+def use_context(driver: Driver, context: cython.size_t) -> None:
+    """Make a context the running thread's; every such call of a driver goes through here."""
+    driver.use(context)
+    # A driver that names no pointers looks at every call itself.
+    if cython.compiled and driver.launcher:
+        slip_set_current(context)

@@ -82,7 +82,7 @@ class CudaBackend(Backend):
             forks.refuse()
         self.hot = HotCalls(self.driver)
         self.context = self.driver.context(self.ordinal)
-        self.driver.use(self.context)
+        self.hot.use(self.context)
         self.has_data = True
         self.on_host = False
         self.immediate = False
@@ -281,7 +281,7 @@ class CudaBackend(Backend):
         """Make the device's context the running thread's."""
         if forks.forked:
             forks.refuse()
-        self.driver.use(self.context)
+        self.hot.use(self.context)
         if mode_table.ring is not None:
             tell_site(self.driver)
 

@@ -21,6 +21,7 @@ from typing import Any
 from slipstream.core.launch.cuda.packs import packs
 from slipstream.core.native.driver import CompileError, DriverError
 from slipstream.core.native.drivers import drivers
+from slipstream.core.native.hot import use_context
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.settings import settings
 
@@ -145,7 +146,7 @@ class Modules:
 
     def _load(self, ordinal: int, code: Any) -> int:
         driver = drivers.current()
-        driver.use(driver.context(ordinal))
+        use_context(driver, driver.context(ordinal))
         arch = self.architecture(ordinal)
         image = self.ready.pop((code.source, code.name, arch), None)
         if image is None:
