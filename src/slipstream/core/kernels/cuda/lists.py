@@ -88,9 +88,11 @@ class ListWriter(MapWriter):
             kind = ("" if place < formula.outputs else "const ") + formula.stored(place)
             lines.add(f"SLIP_POINTER({kind}) {formula.pointers[place]} = slip_pointer_at<{kind}>("
                       f"table[{column} * tail.tensors + tensor]);")
-        # Where an index was bad nothing is written.
-        lines.add("const bool kept = tail.slot != 0 && slip_pointer_at<const int64_t>("
-                  "(uint64_t)tail.slot)[0] != 0;")
+        # Where an index was bad nothing is written.  The slot lies in the host's memory: one thread
+        # of a block looks, and its block waits for the answer when it has all else.
+        lines.add("const int64_t reported = tail.slot != 0 && threadIdx.x == 0 ? "
+                  "slip_pointer_at<const int64_t>((uint64_t)tail.slot)[0] : 0;",
+                  "bool kept = false;")
 
     def _range(self) -> None:
         self.lines.add(f"const int64_t start = base + (int)threadIdx.x * {self.plan.vector};",
@@ -98,7 +100,8 @@ class ListWriter(MapWriter):
 
     def _stores(self) -> None:
         formula, lines = self.formula, self.lines
-        lines.add("if (kept) return;")
+        lines.add("if (u == 0 && base == first && tail.slot != 0) "
+                  "kept = __syncthreads_or(reported != 0);", "if (kept) return;")
         super()._stores()
         for place in self._operands(ONCE):
             if place < formula.outputs:
