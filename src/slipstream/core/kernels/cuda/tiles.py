@@ -54,10 +54,8 @@ WHOLE = Tile(64, 64, 4, 4)
 FLAT = Tile(16, 64, 1, 4)
 TALL = Tile(64, 16, 4, 1)
 SMALL = Tile(16, 16, 1, 1)
-# A warp has the whole tile; small, so that many multiprocessors have one, and an element of it for
-# each thread.  Its slabs are as deep as the shared memory that every card has: all that a short
-# sum needs is asked for at once.
-SHARED = tuple([Tile(16, 16, 4, 2, depth, 8) for depth in (64, 128, 256)])
+# A warp has the whole tile; small, so that many multiprocessors have one.
+SHARED = Tile(16, 16, 4, 2, 64, 8)
 # The most products of numbers, and elements of both operands, of a float32 product that is ours
 # where there is a library; what such products are called.
 SMALL_PRODUCTS = 1 << 24
@@ -95,9 +93,7 @@ def tile_of(sizes: Sizes, itemsize: int) -> Tile:
     else:
         tile = TALL if sizes.columns <= 24 else WHOLE
     shares = itemsize <= SHARED_BYTES and tile.depth < sizes.depth <= SHARED_STEPS
-    if not shares or sizes.tiles(tile) >= FEW:
-        return tile
-    return next((deep for deep in SHARED if sizes.depth <= deep.depth), SHARED[-1])
+    return SHARED if shares and sizes.tiles(tile) < FEW else tile
 
 
 # ALONG_K: consecutive threads load along k, else along rows or columns.
@@ -140,14 +136,6 @@ _BODY = """
     // What a thread loads of the next slab, while it computes with this one.
     wide_t next_left[ROWS * DEPTH / THREADS], next_right[COLUMNS * DEPTH / THREADS];
     BEFORE
-#if GROUPS > 1
-    // The thread's own element; threads behind the ends read what their neighbours do.
-    const place_t own_row = first_row + threadIdx.x / COLUMNS;
-    const place_t own_column = first_column + threadIdx.x % COLUMNS;
-    const place_t row = (place_t)slip_least(own_row, rows - 1);
-    const place_t column = (place_t)slip_least(own_column, columns - 1);
-    AHEAD
-#endif
     auto fetch = [&](place_t slab) {
         EACH
 #pragma unroll
@@ -207,10 +195,14 @@ _BODY = """
             joined[group][(y + i * DOWN) * COLUMNS + x + j * ACROSS] = sum[i][j];
     }
     __syncthreads();
-    if (own_row < rows && own_column < columns) {
-        wide_t total = joined[0][threadIdx.x];
 #pragma unroll
-        for (int g = 1; g < GROUPS; g++) total = PLUS(total, joined[g][threadIdx.x]);
+    for (int n = 0; n < ROWS * COLUMNS / THREADS; n++) {
+        const int each = threadIdx.x + n * THREADS;
+        const place_t row = first_row + each / COLUMNS, column = first_column + each % COLUMNS;
+        if (row >= rows || column >= columns) continue;
+        wide_t total = joined[0][each];
+#pragma unroll
+        for (int g = 1; g < GROUPS; g++) total = PLUS(total, joined[g][each]);
         STORE
     }
 #else
@@ -326,9 +318,7 @@ def filled(text: str, product: Product) -> str:
 def code_of(product: Product, tile: Tile, parts: bool) -> KernelCode:
     """The kernel of the tiles, storing results or parts."""
     body = _BODY.replace("BEFORE", product.before).replace("EACH", product.each)
-    early = product.ahead if tile.groups > 1 else ""
-    late = product.store if early else product.ahead + product.store
-    body = body.replace("AHEAD", early).replace("STORE", _STORE_PART if parts else late)
+    body = body.replace("STORE", _STORE_PART if parts else product.ahead + product.store)
     body = body.replace("{ LEFT }", "{ " + product.left + " }")
     body = body.replace("{ RIGHT }", "{ " + product.right + " }")
     text = _KERNEL.replace("NAME", product.name).replace("SIDES", product.sides)
