@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -89,3 +90,34 @@ def test_a_thousand_errors_in_one_process() -> None:
     for _ in range(1000):
         reported(lambda: x[index])
     assert host(x[tensor(np.array([2, -3]), "cuda")]).tolist() == numbers(4, 3)[[2, 0]].tolist()
+
+
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+@pytest.mark.parametrize("stream", [False, True], ids=["default stream", "another stream"])
+def test_an_update_after_a_bad_index_writes_nothing(kind: str, stream: bool) -> None:
+    """Parameters and states stay as they were; once the error was raised, updates go on."""
+    table = tensor(numbers(1, (3, 2)), "cuda").requires_grad_()
+    other = tensor(numbers(2, (700,)), "cuda").requires_grad_()
+    optimizer = getattr(ss.optim, kind)([table, other], lr=0.1)
+    good, bad = tensor(np.array([1, 2, 0]), "cuda"), tensor(BAD, "cuda")
+    # Memory of the default stream's work that another stream uses.
+    ss.cuda.synchronize()
+
+    def step(index: Any) -> None:
+        optimizer.zero_grad()
+        (ss.embedding(table, index).sum() + other.square().sum()).backward()
+        optimizer.step()
+
+    with ss.cuda.stream(ss.cuda.Stream()) if stream else contextlib.nullcontext():
+        for _ in range(3):
+            step(good)
+        before = [host(parameter.detach()) for parameter in (table, other)]
+        step(bad)
+        with pytest.raises(IndexError, match="out of bounds"):
+            ss.cuda.synchronize()
+        kept = [host(parameter.detach()) for parameter in (table, other)]
+        for was, found in zip(before, kept, strict=True):
+            np.testing.assert_array_equal(found, was)
+        step(good)
+        for was, parameter in zip(before, (table, other), strict=True):
+            assert np.all(host(parameter.detach()) != was)

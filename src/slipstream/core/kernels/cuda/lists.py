@@ -45,7 +45,7 @@ class ListWriter(MapWriter):
     """
 
     def __init__(self, formula: Formula, plan: MapPlan, columns: Sequence[int | None]) -> None:
-        super().__init__(formula, plan, {"tensors": [0], "slot": [0]})
+        super().__init__(formula, plan, {"tensors": [0], "flag": [0]})
         self.columns = columns
 
     def text(self) -> str:
@@ -88,11 +88,8 @@ class ListWriter(MapWriter):
             kind = ("" if place < formula.outputs else "const ") + formula.stored(place)
             lines.add(f"SLIP_POINTER({kind}) {formula.pointers[place]} = slip_pointer_at<{kind}>("
                       f"table[{column} * tail.tensors + tensor]);")
-        # Where an index was bad nothing is written.  The slot lies in the host's memory: one thread
-        # of a block looks, and its block waits for the answer when it has all else.
-        lines.add("const int64_t reported = tail.slot != 0 && threadIdx.x == 0 ? "
-                  "slip_pointer_at<const int64_t>((uint64_t)tail.slot)[0] : 0;",
-                  "bool kept = false;")
+        # Where an index was bad nothing is written.
+        lines.add("const bool kept = tail.flag != 0 && slip_is_reported((uint64_t)tail.flag);")
 
     def _range(self) -> None:
         self.lines.add(f"const int64_t start = base + (int)threadIdx.x * {self.plan.vector};",
@@ -100,8 +97,7 @@ class ListWriter(MapWriter):
 
     def _stores(self) -> None:
         formula, lines = self.formula, self.lines
-        lines.add("if (u == 0 && base == first && tail.slot != 0) "
-                  "kept = __syncthreads_or(reported != 0);", "if (kept) return;")
+        lines.add("if (kept) return;")
         super()._stores()
         for place in self._operands(ONCE):
             if place < formula.outputs:
@@ -132,7 +128,7 @@ class ListKernel(LaunchKernel):
 
     def launch(self, backend: Any, tensors: int, chunks: int, heeds: bool) -> Launch:
         """The launch over so many chunks; ``heeds``: it writes nothing after a bad index."""
-        tail = struct.pack("<2q", tensors, backend.error_slot() if heeds else 0)
+        tail = struct.pack("<2q", tensors, backend.slot.flag if heeds else 0)
         function = modules.function(backend.device, self.code)
         numbers = tuple([PACKED[cls] for cls in self.formula.program.numbers])
         return Launch(self.code, function, ((chunks, 1, 1), (BLOCK, 1, 1), 0), numbers, tail)

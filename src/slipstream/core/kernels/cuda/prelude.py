@@ -523,7 +523,8 @@ SLIP_DEVICE slip_four slip_philox(uint64_t counter, uint64_t seed) {
     return out;
 }
 // Report a bad index; the first one takes the slot (words: seen, tag, position, value, bound,
-// taken), and `seen` is written last.  The lane must go on with 0, or write nothing.
+// taken, the address of the device's flag), and `seen` is written last.  The lane must go on with
+// 0, or write nothing.
 static __device__ __noinline__ void slip_index_error(unsigned long long slot, int64_t tag,
                                                      int64_t position, int64_t value,
                                                      int64_t bound) {
@@ -533,8 +534,17 @@ static __device__ __noinline__ void slip_index_error(unsigned long long slot, in
     words[2] = position;
     words[3] = value;
     words[4] = bound;
+    atomicExch(slip_pointer_at<unsigned>((unsigned long long)words[6]), 1u);
     __threadfence_system();
     words[0] = 1;
+}
+// Whether an earlier kernel of this device reported something.
+SLIP_DEVICE bool slip_is_reported(unsigned long long flag) {
+#ifdef SLIP_SIMULATED
+    return atomicAdd(slip_pointer_at<unsigned>(flag), 0u) != 0;
+#else
+    return *slip_pointer_at<const volatile unsigned>(flag) != 0;
+#endif
 }
 """
 

@@ -108,8 +108,9 @@ class CudaBackend(Backend):
         self.lock = threading.RLock()
         try:
             self.default = self.new_queue(self.driver.create_stream(0))
+            self.slot.use(self.default.stream)
         except DriverError:
-            self.driver.free_host(self.slot.address)
+            self.slot.free()
             raise
         if self.driver.name == "real":
             watchdog.watch(self)
