@@ -58,6 +58,7 @@ def work() -> list[float]:
     large.zero_()
     return [*(z[:10] + host).tolist(), total.item()]
 
+
 # The driver's pieces of device memory are multiples of so many bytes.
 LEAST_PIECE = 512
 

@@ -110,6 +110,8 @@ class CudaBackend(Backend):
             self.default = self.new_queue(self.driver.create_stream(0))
             self.slot.use(self.default.stream)
         except DriverError:
+            for queue in self.queues:
+                self.driver.destroy_stream(queue.stream)
             self.slot.free()
             raise
         if self.driver.name == "real":
