@@ -84,8 +84,7 @@ class CudaBackend(Backend):
         self.context = self.driver.context(self.ordinal)
         self.hot.use(self.context)
         self.has_data = True
-        self.on_host = False
-        self.immediate = False
+        self.on_host = self.immediate = False
         self.memo = settings.memo
         self.blocking = settings.blocking
         self.counts = Counts()
@@ -97,8 +96,7 @@ class CudaBackend(Backend):
         self.chains = Chains(self.owner, settings.join)
         self.slot = ErrorSlot(self.driver)
         self.staging = Staging(self.driver, self.device)
-        self.pinning = None
-        self.pinned = None
+        self.pinning = self.pinned = None
         self.queues = []
         self.counters = Tickets(self.driver)
         self.order = Order()
