@@ -71,6 +71,49 @@ def test_what_follows_a_product(size: tuple[int, int, int], dtype: Any) -> None:
     counted(lambda: ((kept := linear(x, w, bias)), kept * beside), 1)
 
 
+@pytest.mark.parametrize("size", [(64, 256, 64), (33, 100, 20), (5, 17, 96), (40, 500, 7)])
+def test_what_follows_a_small_exact_product(size: tuple[int, int, int]) -> None:
+    rows, depth, columns = size
+    x, w, bias = (some(rows, depth, dtype=ss.float32), some(columns, depth, dtype=ss.float32),
+                  some(columns, dtype=ss.float32))
+    beside, one = some(rows, columns, dtype=ss.float32), some(1, dtype=ss.float32)
+    linear = functional.linear
+    counted(lambda: (functional.relu(linear(x, w, bias)),), 1)
+    counted(lambda: (beside * one + ss.tanh(linear(x, w)) * 3,), 2)
+    counted(lambda: (((kept := x @ w.t()) * 2).to(ss.bfloat16), kept), 1)
+    # Sides whose steps lie apart, and of which only a part is read.
+    turned = some(depth, rows, dtype=ss.float32).t()
+    wide = some(2 * depth, columns + 3, dtype=ss.float32)[::2, 3:]
+    counted(lambda: (functional.silu(turned @ wide) + beside,), 1)
+    # A follower that writes where the product reads is none.
+    square = some(columns, columns, dtype=ss.float32)
+    state = some(rows, columns, dtype=ss.float32)
+    found = chains()
+    found.mode = NEVER
+    wanted = bits(launched(lambda: state.clone().copy_(state @ square * 2))[1])
+    found.mode = ALWAYS
+    for _ in range(3):
+        held = state.clone()
+        ss.mul(held @ square, 2, out=held)
+        assert bits(held) == wanted
+
+
+def test_layers_of_a_small_net() -> None:
+    layers = [(some(64, 40, dtype=ss.float32), some(64, dtype=ss.float32)),
+              (some(64, 64, dtype=ss.float32), some(64, dtype=ss.float32)),
+              (some(10, 64, dtype=ss.float32), some(10, dtype=ss.float32))]
+    x = some(32, 40, dtype=ss.float32)
+
+    def forward() -> Any:
+        first, second, last = layers
+        h = functional.relu(functional.linear(x, *first))
+        return functional.linear(ss.tanh(functional.linear(h, *second)), *last)
+
+    chains().mode = NEVER
+    assert launched(forward)[0] == 5
+    counted(lambda: (forward(),), 3)
+
+
 def test_blocks_of_a_model() -> None:
     width = 768
     weights = [(some(3 * width, width), some(3 * width)), (some(width, width), some(width)),

@@ -22,7 +22,7 @@ from slipstream.core.kernels.cuda.joined import (
     result,
     wiring,
 )
-from slipstream.core.kernels.cuda.tiles import Product
+from slipstream.core.kernels.cuda.tiles import Product, Sizes
 from slipstream.core.kernels.cuda.writing import STORED, Lines
 from slipstream.core.launch.cuda.launches import EPILOGUE, KernelCode, Launch, Part
 from slipstream.core.launch.cuda.modules import modules
@@ -65,6 +65,39 @@ class ProductPart(Part):
         code = self.code_of(EpilogueWriter(joint, self.product).product())
         return partial(bind, code.made_by(EPILOGUE), modules.function(self.device, code),
                        self.shape, self.tail)
+
+
+def lead(spec: Any, product: Product, code_of: Callable[[Product], KernelCode], launch: Launch,
+         facts: tuple[Sizes, list[int]]) -> None:
+    """Let a product's launch be the head of chains, where its elements are all that it writes.
+
+    ``spec``: of the result; ``facts``: its sizes, and the steps of `reaches_of`.
+    """
+    sizes, steps = facts
+    reaches = reaches_of(product, sizes, steps, spec.itemsize)
+    if reaches:
+        launch.part = ProductPart(product, code_of, launch, spec.device, spec.dtype, reaches)
+        launch.count = sizes.rows * sizes.columns
+
+
+def reaches_of(product: Product, sizes: Sizes, steps: list[int], itemsize: int) -> list[int]:
+    """Bytes from the first to the last element of all that is read, where launches may be joined.
+
+    That is where there is one result, whose elements follow each other; else nothing.  ``steps``:
+    of the left side, the right one, the result and what is added, as the tail ends with them.
+    """
+    left_row, left_k, right_k, right_column, *others = steps
+    out_row, out_column, added_row, added_column = others
+    if product.out != "item_t* out" or out_column != 1 or sizes.batches != 1 or (
+            sizes.rows > 1 and out_row != sizes.columns):
+        return []
+    down, across, deep = sizes.rows - 1, sizes.columns - 1, sizes.depth - 1
+    if min(deep, *steps) < 0:
+        return []
+    reaches = [down * left_row + deep * left_k + 1, across * right_column + deep * right_k + 1]
+    if product.extra:
+        reaches.append(down * added_row + across * added_column + 1)
+    return [reach * itemsize for reach in reaches]
 
 
 def bind(code: KernelCode, function: int, shape: Any, tail: bytes, count: int) -> Launch:

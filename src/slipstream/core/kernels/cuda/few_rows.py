@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from slipstream.core.kernels.cuda.epilogues import ProductPart
+from slipstream.core.kernels.cuda.epilogues import lead
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
 from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled
 from slipstream.core.kernels.cuda.walks import blocks
@@ -278,29 +278,8 @@ def few_rows(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     grid = blocks(sizes.columns, manner.columns)
     launch = make_launch(code, plan.out_spec.device, (grid, 1), 32 * manner.warps, tail=tail,
                          numbers=numbers)
-    reaches = reaches_of(product, sizes, geometry[-8:], plan.out_spec.itemsize)
-    if reaches and not numbers:
-        launch.part = ProductPart(product, partial(code_of, manner=manner), launch,
-                                  plan.out_spec.device, plan.out_spec.dtype, reaches)
-        launch.count = sizes.rows * sizes.columns
+    if not numbers:
+        lead(plan.out_spec, product, partial(code_of, manner=manner), launch,
+             (sizes, geometry[-8:]))
     plan.binding = launch
     return LaunchKernel(f"cuda {product.name} of few rows")
-
-
-def reaches_of(product: Product, sizes: Sizes, steps: list[int], itemsize: int) -> list[int]:
-    """Bytes from the first to the last element of all that is read, where launches may be joined.
-
-    That is where there is one result, whose elements follow each other; else nothing.  ``steps``:
-    of the left side, the right one, the result and what is added, as the tail ends with them.
-    """
-    left_row, _, _, right_column, out_row, out_column, added_row, added_column = steps
-    if product.out != "item_t* out" or out_column != 1 or (
-            sizes.rows > 1 and out_row != sizes.columns):
-        return []
-    down, across = sizes.rows - 1, sizes.columns - 1
-    reaches = [down * left_row + sizes.depth, across * right_column + sizes.depth]
-    if product.extra:
-        reaches.append(down * added_row + across * added_column + 1)
-    if min(left_row, right_column, added_row, added_column) < 0:
-        return []
-    return [reach * itemsize for reach in reaches]

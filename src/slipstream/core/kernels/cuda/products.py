@@ -5,25 +5,30 @@ Exact: float32 is multiplied as float32, narrow floats are summed in float32 and
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
 import cython
 
 from slipstream.core.kernels.cuda import elements
+from slipstream.core.kernels.cuda.epilogues import lead
 from slipstream.core.kernels.cuda.half_products import DTYPES, MOST, has_instruction, maker_of
 from slipstream.core.kernels.cuda.tiles import (
+    COMPUTED_BYTES,
     DEEPEST,
     KEPT,
     MATRICES,
     SIZES,
     Product,
     Sizes,
+    code_of,
     few_steps,
+    tile_of,
     tiled,
 )
 from slipstream.core.kernels.cuda.walks import NARROW, Ints, divider, merged, place_type
+from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.shapes.broadcast import broadcast_strides
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab.records import KERNEL, Backend, Kernel, OpBase, Plan, Spec
@@ -290,7 +295,16 @@ def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
     if out.itemsize == HALF_BYTES and sizes.rows * sizes.columns * sizes.batches:
         made = maker_of(sizes, out, ((left.second, left.first), (right.first, right.second)),
                         (*left.batch, *right.batch))
-    return (made or tiled)(plan, product, sizes, found.words(), numbers)
+    words = found.words()
+    kernel: Kernel = (made or tiled)(plan, product, sizes, words, numbers)
+    launch = plan.binding
+    if made is None and not numbers and isinstance(launch, Launch):
+        tile = tile_of(sizes, COMPUTED_BYTES[out.dtype.compute])
+        # Others keep several elements a thread until their sums are whole.
+        if tile.groups > 1:
+            lead(out, product, partial(code_of, tile=tile, parts=False), launch,
+                 (sizes, words[-8:]))
+    return kernel
 
 
 def plain(plan: Any, left: Any, right: Any, turned: bool = False, added: Any = None) -> Kernel:
