@@ -175,3 +175,16 @@ def test_strides_are_changed_in_place():
     assert saved.grad.tolist() == [2, 0, 0, 2, 0, 0]
     with pytest.raises(RuntimeError, match="storage"):
         x.as_strided_((4, 4), (4, 1))
+
+
+@pytest.mark.parametrize(("shapes", "wanted"), [
+    ([(2, 3), (1, 3)], (2, 3)), ([3, (2, 1)], (2, 3)), ([], ()), ([(0, 1), ss.Size([4])], (0, 4))])
+def test_shapes_broadcast(shapes, wanted):
+    found = ss.broadcast_shapes(*shapes)
+    assert found == wanted
+    assert isinstance(found, ss.Size)
+
+
+def test_shapes_that_do_not_broadcast_are_refused():
+    with pytest.raises(RuntimeError, match="must match"):
+        ss.broadcast_shapes((2,), (3,))
