@@ -188,3 +188,12 @@ def test_shapes_broadcast(shapes, wanted):
 def test_shapes_that_do_not_broadcast_are_refused():
     with pytest.raises(RuntimeError, match="must match"):
         ss.broadcast_shapes((2,), (3,))
+
+
+@pytest.mark.parametrize("size", [(3, 1), ((3, 1),), ([3, 1],), (ss.Size([3, 1]),), (1,), ()])
+def test_sizes_to_sum_to_come_one_by_one_or_together(size):
+    x = ss.arange(24.0).view(2, 3, 4)
+    shape = size[0] if size and not isinstance(size[0], int) else size
+    found = x.sum_to_size(*size)
+    assert found.shape == tuple(shape)
+    assert found.sum() == 276
