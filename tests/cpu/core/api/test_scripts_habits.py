@@ -197,3 +197,8 @@ def test_sizes_to_sum_to_come_one_by_one_or_together(size):
     found = x.sum_to_size(*size)
     assert found.shape == tuple(shape)
     assert found.sum() == 276
+
+
+@pytest.mark.parametrize("size", [(2, 3, 4), ((2, 3, 4),), ([2, 3, 4],)])
+def test_sizes_to_broadcast_to_come_one_by_one_or_together(size):
+    assert ss.ones(3, 1).broadcast_to(*size).shape == (2, 3, 4)
