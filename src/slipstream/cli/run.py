@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import contextlib
+import os
 import re
 import sys
 from importlib.machinery import SourceFileLoader
@@ -88,8 +89,10 @@ def run_to_end(arguments: argparse.Namespace) -> int:
     With ``arguments.json`` the script prints to standard error: the report alone is the output.
     ``arguments.failure`` says how the script ended too early, or is empty; ``arguments.broken``:
     whether an error ended it, so that what it did is not all that it should have done.
+    Raises SystemExit in a child that the script forked, when it ends.
     """
     code: Any = 0
+    process = os.getpid()
     arguments.failure, arguments.broken = "", False
     apart = getattr(arguments, "json", False)
     output = contextlib.redirect_stdout(sys.stderr) if apart else contextlib.nullcontext()
@@ -102,10 +105,13 @@ def run_to_end(arguments: argparse.Namespace) -> int:
             arguments.failure = failure_text(arguments.script, arguments.path, end)
     finally:
         streams.mend()
-    if code is None or isinstance(code, int):
-        return code or 0
-    print(code, file=sys.stderr)
-    return 1
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    if os.getpid() != process:
+        # A child that the script forked came to its end: the report is its parent's.
+        raise SystemExit(code)
+    return code or 0
 
 
 def settle(arguments: argparse.Namespace, status: int) -> int:

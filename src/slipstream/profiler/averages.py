@@ -224,7 +224,8 @@ class EventList(list[Any]):
                 stack = ";".join(reversed([frame.replace(" ", "_") for frame in each.stack]))
                 spent[stack] = spent.get(stack, 0.0) + getattr(each, METRICS[metric])
         lines = [f"{stack} {int(time)}" for stack, time in spent.items() if int(time)]
-        Path(path).write_text("\n".join(lines) + "\n")
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8",
+                              errors="backslashreplace")
 
     def __str__(self) -> str:
         return self.table()

@@ -347,5 +347,5 @@ def render(recording: Recording, most: int = MOST_EVENTS) -> str:
 
 
 def write(recording: Recording, path: Any, most: int = MOST_EVENTS) -> None:
-    """Write the page."""
-    Path(path).write_text(render(recording, most), encoding="utf-8")
+    """Write the page; what is no text in a name becomes an escape in its strings."""
+    Path(path).write_text(render(recording, most), encoding="utf-8", errors="backslashreplace")

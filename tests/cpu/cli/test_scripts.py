@@ -194,3 +194,22 @@ def test_the_wait_at_the_end_leaves_other_cards_alone(tmp_path, name):
         """)
     seen = command(tmp_path, name, "script.py", SLIPSTREAM_DRIVER="sim")
     assert seen.stdout.splitlines()[-1] == "['cuda:0']"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_child_that_a_script_forks_has_no_report(tmp_path, name):
+    write(tmp_path, """
+        import os, sys, torch
+        x = torch.ones(3) + 1
+        child = os.fork()
+        if not child:
+            y = x * 2
+            sys.exit(7)
+        print("child:", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    """)
+    seen = command(tmp_path, name, "script.py")
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert seen.stdout.count(REPORTS[name]) == 1
+    assert "exit status" not in seen.stdout
+    assert seen.stdout.startswith("child: 7\n")

@@ -148,6 +148,15 @@ def test_names_cannot_end_the_script():
     assert "</script><script>alert(1)</script><!--" in data_of(page)["names"]
 
 
+def test_names_that_are_no_text_are_escaped(tmp_path):
+    # As os.fsdecode makes them of bytes that are no UTF-8.
+    recording = synthetic(40)
+    recording.events[-1].name = "caf\udce9"
+    html.write(recording, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "caf\udce9" in data_of(page)["names"]
+
+
 def test_the_roofline_places_kernels_by_their_counts():
     recording = synthetic(2000)
     data = html.contents(recording)

@@ -260,6 +260,21 @@ def test_narrow_products_of_nothing(size: tuple[int, int, int]) -> None:
     check(call, ULPS)
 
 
+@pytest.mark.parametrize("dtype", [ss.float32, ss.bfloat16, ss.int32, ss.complex64])
+@pytest.mark.parametrize("size", [(0, 520, 40), (5, 520, 0), (0, 5000, 3)])
+def test_long_sums_of_which_there_are_none(size: tuple[int, int, int], dtype: Any) -> None:
+    m, k, n = size
+
+    def call(device: str) -> Any:
+        x, w = (tensor(numbers(place, shape), device).to(dtype)
+                for place, shape in enumerate(((m, k), (n, k)), 39))
+        return (ss.nn.functional.linear(x, w), x @ w.t(),
+                ss.addmm(w.sum(1).to(dtype), x, w.t()),
+                x.unsqueeze(0) @ w.t().unsqueeze(0))
+
+    check(call, ULPS)
+
+
 def test_baddbmm() -> None:
     a, b, c = numbers(19, (3, 4, 5)), numbers(20, (3, 5, 6)), numbers(21, (3, 1, 6))
     check(lambda device: ss.baddbmm(tensor(c, device), tensor(a, device), tensor(b, device),

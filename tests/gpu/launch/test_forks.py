@@ -102,6 +102,41 @@ def test_what_was_recorded_is_sent_before_the_fork(tmp_path: Path) -> None:
     assert out == ["child: nothing of CUDA", "parent: True 0 [2.0, 2.0, 2.0, 2.0]"]
 
 
+def test_a_child_profiles_and_trains_on_the_cpu(tmp_path: Path) -> None:
+    out = run("""
+        def train():
+            with ss.profiler.profile() as seen:
+                w = ss.ones(2, requires_grad=True)
+                (w * 3).sum().backward()
+                ss.optim.SGD([w], lr=0.5).step()
+            return w.tolist(), len(seen.recorded().of("op")) > 2
+
+        def given():
+            # A profile that the parent began.
+            outer.stop()
+            return len(outer.recorded().of("op")) > 0
+
+        def grandchild():
+            child(lambda: x + 1)
+            return "done"
+
+        x = ss.ones(4, device="cuda") + 1
+        child(train)
+        outer = ss.profiler.profile()
+        outer.start()
+        y = x * 2
+        child(given)
+        y = y + 1
+        outer.stop()
+        print("parent:", y.tolist(), len(outer.recorded().of("kernel")))
+        child(grandchild)
+    """, tmp_path).splitlines()
+    assert out[:3] == ["child: ([-0.5, -0.5], True)", "child: True",
+                       "parent: [5.0, 5.0, 5.0, 5.0] 2"]
+    assert "cannot be used in a forked process" in out[3]
+    assert out[-1] == "child: done"
+
+
 def test_before_a_context_a_fork_is_free(tmp_path: Path) -> None:
     out = run("""
         print("known:", ss.cuda.is_available(), ss.cuda.device_count())

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import slipstream as ss
+from gpu.launch.joins import joined_at_once
 from slipstream.core.launch.cuda import queue
+from slipstream.core.launch.cuda.chains import Group
 from slipstream.core.launch.cuda.words import Words
 
 THREADS, STEPS = 3, 40
@@ -122,3 +124,94 @@ def test_two_threads_that_make_a_spec_get_one(monkeypatch: pytest.MonkeyPatch) -
     made = make()
     assert others[0] is made
     assert make() is made
+
+
+class Between:
+    """Runs a function in another thread in the middle of a step of this one, once.
+
+    It is done by then, unless it has to wait for the step's end.
+    """
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self.found: list[Any] = []
+        self.thread = threading.Thread(target=lambda: self.found.append(act()))
+
+    def come(self) -> None:
+        """Here it runs."""
+        if not self.thread.ident and threading.current_thread() is not self.thread:
+            self.thread.start()
+            self.thread.join(0.3)
+
+
+@pytest.mark.skipif(COMPILED, reason=SWITCHES)
+def test_a_send_does_not_cut_another_threads_record(
+        restart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    restart(race=False)
+    x, y = ss.ones(16, device="cuda"), ss.full((16,), 2.0, device="cuda")
+    wanted = [(x + 1).tolist(), (x * y).tolist()]
+    mine = ss.cuda.current_stream().queue
+    between = Between(lambda: mine.send("another thread's"))
+    append = Words.append
+
+    def interrupted(words: Words, value: int) -> None:
+        append(words, value)
+        between.come()
+
+    before = x + 1
+    monkeypatch.setattr(Words, "append", interrupted)
+    after = x * y
+    between.thread.join()
+    assert [before.tolist(), after.tolist()] == wanted
+
+
+@pytest.mark.skipif(COMPILED, reason=SWITCHES)
+def test_threads_join_the_launches_of_their_own_streams(
+        restart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(squared: bool) -> list[float]:
+        with ss.cuda.stream(ss.cuda.Stream()):
+            x = ss.arange(40.0).to("cuda")
+            y = x + 1
+            for _ in range(3):
+                y = y * x - y if squared else y * 0.5
+            return y.tolist()
+
+    wanted = [work(True), work(False)]
+    with joined_at_once(restart):
+        between = Between(lambda: work(False))
+        add = Group.add
+
+        def interrupted(group: Group, *arguments: Any) -> bool:
+            added = add(group, *arguments)
+            if group.count > 4:
+                between.come()
+            return added
+
+        monkeypatch.setattr(Group, "add", interrupted)
+        first = work(True)
+        between.thread.join()
+    assert [first, *between.found] == wanted
+
+
+def chained(number: int) -> list[float]:
+    """Blocks that are let go of and taken again, on a stream of its own."""
+    with ss.cuda.stream(ss.cuda.Stream()):
+        x = ss.full((64,), 1.0 + number, device="cuda")
+        for _ in range(STEPS):
+            y = x * 0.5 + number
+            y = y.tanh() - x
+            x = y.clamp(-2, 2) + 1
+        return x.tolist()
+
+
+@pytest.mark.usefixtures("switching")
+def test_blocks_of_streams_that_threads_use_at_once_are_kept_apart(restart: Any) -> None:
+    restart(race=True)
+    wanted = [chained(number) for number in range(THREADS)]
+    found: dict[int, list[float]] = {}
+
+    def act(number: int) -> None:
+        found[number] = chained(number)
+
+    for _ in range(4):
+        together(act)
+        assert [found[number] for number in range(THREADS)] == wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from math import e, inf, nan, pi
 from typing import Any
 
@@ -82,7 +83,8 @@ def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that shapes broadcast to; RuntimeError where they do not."""
     try:
         return Size(broadcast.broadcast_shapes(*[
-            (shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]))
+            # `int` is a dtype here.
+            (shape,) if isinstance(shape, builtins.int) else tuple(shape) for shape in shapes]))
     except ValueError as failure:
         raise RuntimeError(str(failure)) from None
 

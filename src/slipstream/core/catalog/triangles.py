@@ -302,7 +302,7 @@ compound("broadcast_tensors(Tensor... tensors)", _broadcast_tensors,
          "The tensors expanded to their common shape.", method=False,
          samples=lambda: [(([samples.random_array(149, 3, 1), samples.random_array(150, 2)],), {})],
          reference=lambda arrays: np.broadcast_arrays(*arrays))
-compound("broadcast_to(Tensor self, int[] size)",
+compound("broadcast_to(Tensor self, int... size)",
          lambda self, size: ops.expand.call((self, size), None), "The tensor expanded to a shape.",
          samples=samples.with_arguments(((3, 1), ((2, 3, 4),)), ((), ((2,),))),
          reference=np.broadcast_to)

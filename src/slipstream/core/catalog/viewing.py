@@ -297,7 +297,12 @@ compound("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=
          _as_strided, "Any geometry over the storage, checked against its size.",
          exceptions={"samples": "it reads the storage, whose layout its operand does not tell"})
 compound("sum_to(Tensor self, int[] size)", _sum_to, "Sum to a shape that broadcasts to this one.",
-         path="", aliases=("sum_to_size",), reference=_sum_to_reference,
+         path="", reference=_sum_to_reference,
+         samples=samples.with_arguments(((2, 3, 4), ((3, 1),)), ((2, 3), ((2, 3),)), ((3,), ((),))))
+compound("sum_to_size(Tensor self, int... size)",
+         lambda self, size: ops.sum_to.call((self, ints(size)), None),
+         "Sum to a shape, given as sizes or as one tuple, that broadcasts to this one.",
+         path="", reference=_sum_to_reference,
          samples=samples.with_arguments(((2, 3, 4), ((3, 1),)), ((2, 3), ((2, 3),)), ((3,), ((),))))
 def _reshape_geometry(spec: Any, shape: Any) -> Any:
     """The geometry where strides allow a view, else None."""

@@ -17,6 +17,7 @@ import cython
 
 from slipstream.core.memory.blocks import Allocator
 from slipstream.core.memory.ladder import climb
+from slipstream.core.memory.pieces import LOCK
 from slipstream.core.memory.slabs import Judge, Shelf
 from slipstream.core.memory.uses import Clean, Own, Uses
 
@@ -84,8 +85,8 @@ class StreamAllocator(Allocator):
             return 0
         if not cython.compiled and self.busy:
             return 0
-        while stream >= len(self.owns):
-            self.owns.append(Own(uses, len(self.owns)))
+        if stream >= len(self.owns):
+            self.make_owns(uses, stream)
         own = self.owns[stream]
         if cython.compiled:
             if COLLECTS_ANYWHERE and self.pending:
@@ -98,6 +99,13 @@ class StreamAllocator(Allocator):
             if self.listener is not None:
                 self.listener("allocate", address, nbytes)
         return address
+
+    def make_owns(self, uses: Uses, stream: int) -> None:
+        """What tells the blocks of each stream, up to this one."""
+        # Threads that use new streams at once would each add one at the same place.
+        with LOCK:
+            while stream >= len(self.owns):
+                self.owns.append(Own(uses, len(self.owns)))
 
     def take_small(self, nbytes: cython.Py_ssize_t, judge: Judge) -> int:
         """Take the lowest slot that ``judge`` accepts, 0 where there is none."""

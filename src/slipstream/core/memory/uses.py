@@ -151,6 +151,9 @@ class Clean(Judge):
         covered: cython.longlong = self.covered.get(stream, -1)
         if sequence <= covered:
             return True
+        if sequence < OPEN:
+            # A thread may have used the block since ``latest`` was asked for.
+            return False
         latest: cython.longlong = self.latest.get(stream, OPEN)
         return latest <= covered
 

@@ -175,3 +175,30 @@ def test_strides_are_changed_in_place():
     assert saved.grad.tolist() == [2, 0, 0, 2, 0, 0]
     with pytest.raises(RuntimeError, match="storage"):
         x.as_strided_((4, 4), (4, 1))
+
+
+@pytest.mark.parametrize(("shapes", "wanted"), [
+    ([(2, 3), (1, 3)], (2, 3)), ([3, (2, 1)], (2, 3)), ([], ()), ([(0, 1), ss.Size([4])], (0, 4))])
+def test_shapes_broadcast(shapes, wanted):
+    found = ss.broadcast_shapes(*shapes)
+    assert found == wanted
+    assert isinstance(found, ss.Size)
+
+
+def test_shapes_that_do_not_broadcast_are_refused():
+    with pytest.raises(RuntimeError, match="must match"):
+        ss.broadcast_shapes((2,), (3,))
+
+
+@pytest.mark.parametrize("size", [(3, 1), ((3, 1),), ([3, 1],), (ss.Size([3, 1]),), (1,), ()])
+def test_sizes_to_sum_to_come_one_by_one_or_together(size):
+    x = ss.arange(24.0).view(2, 3, 4)
+    shape = size[0] if size and not isinstance(size[0], int) else size
+    found = x.sum_to_size(*size)
+    assert found.shape == tuple(shape)
+    assert found.sum() == 276
+
+
+@pytest.mark.parametrize("size", [(2, 3, 4), ((2, 3, 4),), ([2, 3, 4],)])
+def test_sizes_to_broadcast_to_come_one_by_one_or_together(size):
+    assert ss.ones(3, 1).broadcast_to(*size).shape == (2, 3, 4)

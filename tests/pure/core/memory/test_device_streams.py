@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 from fake_driver import FakeDriver
 
+from slipstream.core.memory import streams as streams_module
 from slipstream.core.memory.device import DeviceAllocator
 from slipstream.core.memory.statistics import memory_stats
 
 MEGA = 1 << 20
 STREAMS = 3
+COMPILED = not streams_module.__file__.endswith(".py")
 
 
 class Streams:
@@ -242,3 +245,37 @@ def test_any_program(seed):
     assert program.streams.waits
     # The same program meets the same addresses.
     assert Program(seed).run(400) == addresses
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_use_after_the_order_was_asked_for_is_not_covered(late):
+    allocator, streams = make()
+    streams.several()
+    address = allocator.allocate(256)
+    streams.join(1, streams.past[0][streams.launch(0, address)])
+    judge = allocator.judge(1)
+    if late:
+        # By another thread, before the first one takes a block.
+        streams.launch(0, address)
+    allocator.free(address, 256)
+    assert (allocator.take_small(256, judge) == address) is not late
+
+
+@pytest.mark.skipif(COMPILED, reason="compiled, no thread comes between these steps")
+def test_threads_that_meet_new_streams_at_once_know_their_own(monkeypatch):
+    allocator, streams = make()
+    streams.several()
+    other = threading.Thread(target=allocator.allocate_among, args=(256, 2))
+    own = streams_module.Own
+
+    def interrupted(*arguments):
+        if not other.ident:
+            other.start()
+            # It is done by then, unless it has to wait.
+            other.join(0.3)
+        return own(*arguments)
+
+    monkeypatch.setattr(streams_module, "Own", interrupted)
+    allocator.allocate_among(256, 1)
+    other.join()
+    assert [each.stream for each in allocator.owns] == [0, 1, 2]

@@ -293,7 +293,7 @@ class Product(NamedTuple):
 def parts_of(sizes: Sizes, tile: Tile) -> int:
     """In how many parts the sums are cut."""
     tiles = sizes.tiles(tile)
-    if tiles >= FEW or sizes.depth < 4 * SHORTEST or tile.groups > 1:
+    if not 0 < tiles < FEW or sizes.depth < 4 * SHORTEST or tile.groups > 1:
         return 1
     return min(blocks(2 * FEW, tiles), sizes.depth // SHORTEST, MOST_PARTS)
 

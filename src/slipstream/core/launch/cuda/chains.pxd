@@ -34,7 +34,6 @@ cdef class Outcome:
     cdef bint spans_fit(self, Words words) except -1
 
 cdef class Chains:
-    cdef public Group group
     cdef public dict bound
     cdef public dict families
     cdef public int owner
@@ -53,7 +52,7 @@ cdef class Chains:
     cpdef list groups_of(self, Window window, list releases, Words spans)
     cpdef object split(self, Window window, Py_ssize_t first, Py_ssize_t last, list releases,
                        list groups)
-    cpdef Launch find(self, Window window, Py_ssize_t first, Py_ssize_t last)
+    cpdef Launch find(self, Window window, Py_ssize_t first, Py_ssize_t last, Group group)
     cpdef Launch consider(self, object key, object known)
 
 cdef unsigned long long death_of(list releases, Py_ssize_t number, Py_ssize_t output) except? 0

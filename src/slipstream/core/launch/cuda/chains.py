@@ -231,7 +231,6 @@ class Chains:
     often something was found that may come out otherwise the next time.
     """
 
-    group: Group
     bound: dict[Any, Any]
     families: dict[Any, Any]
     owner: int
@@ -243,7 +242,6 @@ class Chains:
     doubts: int
 
     def __init__(self, owner: int, mode: int) -> None:
-        self.group = Group()
         # (launches, codes, dead outputs) -> the launch; or, where there is none yet, the family and
         # the bytes that one would save.
         self.bound = {}
@@ -383,7 +381,8 @@ class Chains:
     def split(self, window: Window, first: cython.Py_ssize_t, last: cython.Py_ssize_t,
               releases: list[Any], groups: list[Any]) -> None:
         """Cut neighbours into groups whose operands allow one kernel: (first, last, launch)."""
-        group: Group = self.group
+        # Of this call alone: other streams' windows are joined by other threads meanwhile.
+        group: Group = Group()
         launch: Launch
         place: cython.Py_ssize_t = first
         while place < last:
@@ -402,16 +401,15 @@ class Chains:
                     break
                 place += 1
             if place - begin > 1:
-                found = self.find(window, begin, place - 1)
+                found = self.find(window, begin, place - 1, group)
                 if found is not None:
                     groups.append((begin, place - 1, found))
             elif place == begin:
                 place += 1
 
-    def find(self, window: Window, first: cython.Py_ssize_t,
-             last: cython.Py_ssize_t) -> Launch | None:
+    def find(self, window: Window, first: cython.Py_ssize_t, last: cython.Py_ssize_t,
+             group: Group) -> Launch | None:
         """The launch of a group; None where it is not made yet."""
-        group: Group = self.group
         dead: cython.ulonglong = 0
         one: cython.ulonglong = 1
         place: cython.Py_ssize_t
@@ -419,7 +417,7 @@ class Chains:
             if group.kinds.get(place) & 1 and group.deaths.get(place) <= last + 1:
                 dead |= one << place
         launches: tuple = tuple(window.launches[first:last + 1])
-        key = (launches, self.group.codes, dead)
+        key = (launches, group.codes, dead)
         found = self.bound.get(key)
         if found is None or not isinstance(found, Launch):
             found = self.consider(key, found)

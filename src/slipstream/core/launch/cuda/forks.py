@@ -36,10 +36,16 @@ class Forks:
             queue.watch_drain()
 
     def in_child(self) -> None:
-        """Nothing is deferred from here on, so that the first use is refused where it is made."""
-        self.forked = bool(door.windowed)
+        """Nothing is deferred from here on, so that the first use is refused where it is made.
+
+        What a profile or an optimizer's step waits for, or sends, is the parent's.
+        """
+        self.forked = self.forked or bool(door.windowed)
         for queue in queues():
             queue.deferred = False
+        door.windowed = ()
+        if modes.ring is not None:
+            modes.ring.timer.driver = None
 
     def refuse(self) -> None:
         """Raise RuntimeError: this process cannot use CUDA."""

@@ -266,12 +266,13 @@ class Queue:
 
     def send(self, reason: str) -> None:
         """End the window: launch its graph, or its launches one by one."""
-        if not cython.compiled and self.recording:
-            mend(self)
         window: Window = self.window
         if not window.launches and not self.sending:
             return
         with self.lock:
+            if not cython.compiled and self.recording:
+                # Of this thread: another one holds the lock until its record is whole.
+                mend(self)
             # Another thread's send is over.  In one of ours the collector may run what sends.
             window = self.window
             if self.sending or not window.launches:
