@@ -19,8 +19,6 @@ cdef int _plain, _in_place, _kernel, _view
 cdef class OpCore(OpFacts):
     cpdef object bind(self, tuple args, dict kwargs)
     cdef object _go(self, Way way, ModeState state, tuple args, dict kwargs, object target)
-    cdef bint _is_bare(self, Plan plan) except -1
-    cdef bint _is_short(self, Plan plan, Py_ssize_t count) except -1
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)

@@ -38,7 +38,7 @@ from slipstream.core.vocab.records import (
 )
 from slipstream.core.vocab.ring import ALLOCATION, TAPE, Ring
 
-__all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "LaunchDoor", "Memory", "ModeTable", "OpCore",
+__all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "Keywords", "LaunchDoor", "Memory", "ModeTable", "OpCore",
            "Ring", "Rule", "Slots", "Tape", "note_bare_view", "wiring"]
 
 # The forms of a call.
@@ -125,24 +125,6 @@ class OpCore(OpFacts):
         elif not way.short:
             args = self.bind(args, None)
         return self._carry_out(plan, state, args, target, way.form)
-
-    def _is_bare(self, plan: Plan) -> bool:
-        """Whether a call of the plan needs nothing but its operands."""
-        return (plan.rule is None and plan.prepare is None and not plan.numbers
-                and (plan.kind == KERNEL or (plan.kind == VIEW and plan.binding is None)))
-
-    def _is_short(self, plan: Plan, count: cython.Py_ssize_t) -> bool:
-        """Whether a call of the plan needs nothing but so many of its first arguments."""
-        place: cython.Py_ssize_t
-        if plan.kind != KERNEL or plan.rule is not None:
-            return self._is_bare(plan)
-        if plan.prepare is not None and not isinstance(plan.prepare, StoredNumbers):
-            return False
-        for each in plan.operands + plan.numbers:
-            place = each
-            if place >= count:
-                return False
-        return True
 
     def _carry_out(
         self, plan: Plan, state: ModeState, values: Any, target: Any, form: int

@@ -1,5 +1,6 @@
+from slipstream.core.dispatch.numbers cimport StoredNumbers
 from slipstream.core.dispatch.ways cimport Keywords, Ways
-from slipstream.core.vocab.records cimport OpBase, Plan
+from slipstream.core.vocab.records cimport OpBase, Plan, TensorBase
 
 cdef class OpFacts(OpBase):
     cdef public object entry
@@ -36,3 +37,7 @@ cdef class OpFacts(OpBase):
     cdef public int heeds
     cdef public Keywords keywords
     cdef public Ways ways
+    cdef bint _is_bare(self, Plan plan) except -1
+    cdef bint _is_pair(self, Plan plan) except -1
+    cdef bint _is_recent(self, object a, object b) except -1
+    cdef bint _is_short(self, Plan plan, Py_ssize_t count) except -1

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
+
 from slipstream.core.dispatch.entry import FORMULA_KINDS, POINTWISE
+from slipstream.core.dispatch.numbers import StoredNumbers
 from slipstream.core.dispatch.signature import (
     NUMBER,
     TENSOR_OR_NUMBER,
@@ -14,7 +17,7 @@ from slipstream.core.dispatch.signature import (
 )
 from slipstream.core.dispatch.ways import Keywords, Ways
 from slipstream.core.vocab.autocast import BITS, MODE
-from slipstream.core.vocab.records import OpBase, Plan
+from slipstream.core.vocab.records import KERNEL, VIEW, OpBase, Plan, TensorBase
 
 __all__ = ["Keywords", "OpFacts", "Plan", "Ways"]
 
@@ -119,3 +122,38 @@ class OpFacts(OpBase):
 
     def __repr__(self) -> str:
         return f"<op {self.signature.text}>"
+
+    def _is_bare(self, plan: Plan) -> bool:
+        """Whether a call of the plan needs nothing but its operands."""
+        return (plan.rule is None and plan.prepare is None and not plan.numbers
+                and (plan.kind == KERNEL or (plan.kind == VIEW and plan.binding is None)))
+
+    def _is_short(self, plan: Plan, count: cython.Py_ssize_t) -> bool:
+        """Whether a call of the plan needs nothing but so many of its first arguments."""
+        place: cython.Py_ssize_t
+        if plan.kind != KERNEL or plan.rule is not None:
+            return self._is_bare(plan)
+        if plan.prepare is not None and not isinstance(plan.prepare, StoredNumbers):
+            return False
+        for each in plan.operands + plan.numbers:
+            place = each
+            if place >= count:
+                return False
+        return True
+
+    def _is_pair(self, plan: Plan) -> bool:
+        """Whether the short way of two operands can carry out a plan, of two tensors."""
+        return (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0, 1)
+                and not plan.numbers and plan.prepare is None and not self.refuses)
+
+    def _is_recent(self, a: Any, b: Any) -> bool:
+        """Whether these are operands such as those of the plan that was found last."""
+        if not cython.compiled or not isinstance(a, TensorBase):
+            return False
+        x: TensorBase = a
+        if x.spec is not self.recent_left:
+            return False
+        if not isinstance(b, TensorBase):
+            return type(b) is self.recent_right
+        x = b
+        return x.spec is self.recent_right

@@ -28,8 +28,6 @@ cdef object NO
 
 cdef object _note_way(Op op, Plan plan, ModeState state, tuple args, dict kwargs, int form)
 cdef object _into(Op op, ModeState state, tuple args, dict kwargs, object target, int form)
-cdef bint _is_pair(Op op, Plan plan) except -1
-cdef bint _is_recent(Op op, object a, object b) except -1
 cdef object _pair_key(ModeState state, tuple args)
 cdef object _key(Op op, ModeState state, object values, object target, int form)
 cdef bint _told_apart(tuple values) except -1

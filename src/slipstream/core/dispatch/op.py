@@ -72,7 +72,7 @@ class Op(OpCore):
             if not modes.current().special & self.heeds:
                 return self.call1(args[0])
         if (self.recent is not None and len(args) == 2 and not kwargs
-                and modes.listeners is None and _is_recent(self, args[0], args[1])):
+                and modes.listeners is None and self._is_recent(args[0], args[1])):
             return self.call2(args[0], args[1])
         state: ModeState = modes.current()
         modes.note_site(state)
@@ -329,29 +329,10 @@ def _note_way(op: Op, plan: Plan, state: ModeState, args: tuple[Any, ...],
     way.places = (places_of.get((op, count, *kwargs)) or ()) if kwargs else ()
     way.short = not kwargs and op._is_short(plan, count)
     op.ways.note(plan, state, args, kwargs, way)
-    if form == PLAIN and count == 2 and not kwargs and _is_pair(op, plan):
+    if form == PLAIN and count == 2 and not kwargs and op._is_pair(plan):
         x: TensorBase = args[0]
         y: TensorBase = args[1]
         _note_recent(op, plan, x.spec, y.spec, _wants(state, x) + 2 * _wants(state, y))
-
-
-def _is_pair(op: Op, plan: Plan) -> bool:
-    """Whether `call2` can carry out a plan, of two tensors."""
-    return (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0, 1)
-            and not plan.numbers and plan.prepare is None and not op.refuses)
-
-
-def _is_recent(op: Op, a: Any, b: Any) -> bool:
-    """Whether these are operands such as those of the plan that `call2` found last."""
-    if not cython.compiled or not isinstance(a, TensorBase):
-        return False
-    x: TensorBase = a
-    if x.spec is not op.recent_left:
-        return False
-    if not isinstance(b, TensorBase):
-        return type(b) is op.recent_right
-    x = b
-    return x.spec is op.recent_right
 
 
 def _into(op: Op, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
@@ -464,7 +445,7 @@ def _short_part(op: OpCore, place: int, value: Any) -> Any:
     kind: cython.int = op.kinds[place] if place < op.count else STATIC
     if value is None:
         return None
-    if kind == NUMBER or kind == TENSOR_OR_NUMBER:
+    if kind in (NUMBER, TENSOR_OR_NUMBER):
         if type(value) is not int and type(value) is not float:
             return UNKEYED
         return DEFAULT if value is op.defaults[place] else type(value)
