@@ -7,7 +7,7 @@ from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Rule, Tape
 from slipstream.core.dispatch.facts cimport OpFacts
 from slipstream.core.dispatch.numbers cimport StoredNumbers
-from slipstream.core.dispatch.ways cimport Keywords, Way
+from slipstream.core.dispatch.ways cimport Keywords
 from slipstream.core.launch.door cimport LaunchDoor
 
 cdef ModeTable modes
@@ -18,7 +18,6 @@ cdef int _plain, _in_place, _kernel, _view
 
 cdef class OpCore(OpFacts):
     cpdef object bind(self, tuple args, dict kwargs)
-    cdef object _go(self, Way way, ModeState state, tuple args, dict kwargs, object target)
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)

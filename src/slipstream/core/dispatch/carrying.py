@@ -17,7 +17,7 @@ from slipstream.core.dispatch.tracing import (
     traced_node,
     traced_record,
 )
-from slipstream.core.dispatch.ways import Keywords, Way
+from slipstream.core.dispatch.ways import Keywords
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
@@ -38,8 +38,8 @@ from slipstream.core.vocab.records import (
 )
 from slipstream.core.vocab.ring import ALLOCATION, TAPE, Ring
 
-__all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "Keywords", "LaunchDoor", "Memory", "ModeTable", "OpCore",
-           "Ring", "Rule", "Slots", "Tape", "note_bare_view", "wiring"]
+__all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "Keywords", "LaunchDoor", "Memory", "ModeTable",
+           "OpCore", "Ring", "Rule", "Slots", "Tape", "note_bare_view", "wiring"]
 
 # The forms of a call.
 PLAIN = 0
@@ -114,17 +114,6 @@ class OpCore(OpFacts):
         elif (bound := self.keywords.bound(args, self.tails, kwargs)) is not None:
             return bound
         return wiring.arguments(self, args, kwargs or {})
-
-    def _go(self, way: Way, state: ModeState, args: tuple[Any, ...],
-            kwargs: dict[str, Any] | None, target: Any) -> Any:
-        """Carry out a call that was met before."""
-        plan: Plan = way.plan
-        plan.used = True
-        if kwargs:
-            args = way.bound(args + self.tails[len(args)], kwargs)
-        elif not way.short:
-            args = self.bind(args, None)
-        return self._carry_out(plan, state, args, target, way.form)
 
     def _carry_out(
         self, plan: Plan, state: ModeState, values: Any, target: Any, form: int

@@ -39,5 +39,5 @@ cdef class OpFacts(OpBase):
     cdef public Ways ways
     cdef bint _is_bare(self, Plan plan) except -1
     cdef bint _is_pair(self, Plan plan) except -1
-    cdef bint _is_recent(self, object a, object b) except -1
+    cdef bint _is_recent(self, tuple pair) except -1
     cdef bint _is_short(self, Plan plan, Py_ssize_t count) except -1

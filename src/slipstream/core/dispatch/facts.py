@@ -146,9 +146,12 @@ class OpFacts(OpBase):
         return (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0, 1)
                 and not plan.numbers and plan.prepare is None and not self.refuses)
 
-    def _is_recent(self, a: Any, b: Any) -> bool:
+    def _is_recent(self, pair: tuple[Any, ...]) -> bool:
         """Whether these are operands such as those of the plan that was found last."""
-        if not cython.compiled or not isinstance(a, TensorBase):
+        if not cython.compiled:
+            return False
+        a, b = pair
+        if not isinstance(a, TensorBase):
             return False
         x: TensorBase = a
         if x.spec is not self.recent_left:

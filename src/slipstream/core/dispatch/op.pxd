@@ -23,9 +23,11 @@ cdef class Op(OpCore):
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
 
+cdef int _plain, _in_place
 cdef object YES
 cdef object NO
 
+cdef object _go(Op op, Way way, ModeState state, tuple args, dict kwargs, object target)
 cdef object _note_way(Op op, Plan plan, ModeState state, tuple args, dict kwargs, int form)
 cdef object _into(Op op, ModeState state, tuple args, dict kwargs, object target, int form)
 cdef object _pair_key(ModeState state, tuple args)

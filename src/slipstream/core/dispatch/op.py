@@ -44,6 +44,8 @@ __all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTab
            "Spec", "Tape", "Way", "drop_plans", "plan_table", "wiring"]
 
 
+# Two forms as C numbers: compared without objects.
+_plain, _in_place = PLAIN, IN_PLACE
 # Marks short keys of calls with keywords.
 BOUND = "bound"
 # What stands for bools in keys, as True equals 1.
@@ -72,7 +74,7 @@ class Op(OpCore):
             if not modes.current().special & self.heeds:
                 return self.call1(args[0])
         if (self.recent is not None and len(args) == 2 and not kwargs
-                and modes.listeners is None and self._is_recent(args[0], args[1])):
+                and modes.listeners is None and self._is_recent(args)):
             return self.call2(args[0], args[1])
         state: ModeState = modes.current()
         modes.note_site(state)
@@ -80,11 +82,10 @@ class Op(OpCore):
             return wiring.special(self, state, args, kwargs, None, PLAIN)
         if self.compound or modes.listeners is not None:
             return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
-        way: Way | None = None
-        if cython.compiled:
-            way = self.ways.find(state, args, kwargs, PLAIN)
+        way: Way | None = (self.ways.find(state, args, kwargs, _plain) if cython.compiled
+                           else None)
         if way is not None:
-            return self._go(way, state, args, kwargs, None)
+            return _go(self, way, state, args, kwargs, None)
         bound: tuple = self.bind(args, kwargs) if kwargs else args
         key = _short_key(self, state, bound)
         if kwargs and key is not None:
@@ -318,17 +319,28 @@ class Op(OpCore):
         return plan
 
 
+def _go(op: Op, way: Way, state: ModeState, args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None, target: Any) -> Any:
+    """Carry out a call that was met before."""
+    way.plan.used = True
+    if kwargs:
+        args = way.bound(args + op.tails[len(args)], kwargs)
+    elif not way.short:
+        args = op.bind(args, None)
+    return op._carry_out(way.plan, state, args, target, way.form)
+
+
 def _note_way(op: Op, plan: Plan, state: ModeState, args: tuple[Any, ...],
               kwargs: dict[str, Any] | None, form: int) -> None:
     """Note the plan of a call; the ``out`` of that form stands behind its arguments."""
     if not cython.compiled or not plan.key:
         return
     count: cython.Py_ssize_t = len(args) - (form == OUT)
-    way: Way = Way()
-    way.form = form
-    way.places = (places_of.get((op, count, *kwargs)) or ()) if kwargs else ()
+    places = (places_of.get((op, count, *kwargs)) or ()) if kwargs else ()
+    way: Way | None = op.ways.note(plan, state, args, kwargs, places, form)
+    if way is None:
+        return
     way.short = not kwargs and op._is_short(plan, count)
-    op.ways.note(plan, state, args, kwargs, way)
     if form == PLAIN and count == 2 and not kwargs and op._is_pair(plan):
         x: TensorBase = args[0]
         y: TensorBase = args[1]
@@ -340,11 +352,11 @@ def _into(op: Op, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any
     """Write into a tensor, as a loop does in every step."""
     if op.compound or modes.listeners is not None:
         return op.dispatch(state, op.bind(args, kwargs), target, form)
-    given: tuple = args if form == IN_PLACE else (*args, target)
+    given: tuple = args if form == _in_place else (*args, target)
     if cython.compiled:
         way: Way | None = op.ways.find(state, given, kwargs, form)
         if way is not None:
-            return op._go(way, state, args, kwargs, target)
+            return _go(op, way, state, args, kwargs, target)
     values = op.bind(args, kwargs)
     key = _pair_key(state, args) if form == IN_PLACE and not kwargs else None
     found = None if key is None else op.binary.get(key)
@@ -360,15 +372,14 @@ def _into(op: Op, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any
             op.binary[key], plan.short_key = plan, key
     else:
         plan = found
-        plan.used = True
+    plan.used = True
     _note_way(op, plan, state, given, kwargs, form)
     return op._write(plan, state, values, target, form)
 
 
 def _pair_key(state: ModeState, args: tuple[Any, ...]) -> Any:
     """The short key of a call that writes into the first of two tensors; else None."""
-    if len(args) != 2 or not isinstance(args[0], TensorBase) or (
-            not isinstance(args[1], TensorBase)):
+    if len(args) != 2 or not all([isinstance(each, TensorBase) for each in args]):
         return None
     x: TensorBase = args[0]
     y: TensorBase = args[1]

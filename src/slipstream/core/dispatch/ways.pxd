@@ -31,11 +31,11 @@ cdef class Ways:
     cdef public tuple defaults
     cpdef object clear(self)
     cpdef Way find(self, ModeState state, tuple args, dict kwargs, int form)
-    cpdef object note(self, Plan plan, ModeState state, tuple args, dict kwargs, Way made)
+    cpdef Way note(self, Plan plan, ModeState state, tuple args, dict kwargs, tuple places,
+                   int form)
+    cdef list told(self, Way way, tuple args)
     cdef bint has_keywords(self, Way way, dict kwargs) except -1
     cdef bint told_by_type(self, Py_ssize_t place, object value) except -1
-    cdef Py_ssize_t mixed(self, ModeState state, tuple args, dict kwargs, int form,
-                          int* flags) except -1
 
 cdef class Keywords:
     cdef public tuple known
@@ -43,3 +43,5 @@ cdef class Keywords:
     cpdef object note(self, tuple places, Py_ssize_t after, dict kwargs)
 
 cdef bint _lasts(object value) except -1
+cdef Py_ssize_t _mixed(Ways ways, ModeState state, tuple args, dict kwargs, int form,
+                       int* flags) except -1

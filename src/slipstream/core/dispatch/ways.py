@@ -1,8 +1,11 @@
+# cython: boundscheck=False, wraparound=False
 """Calls met before, told by the addresses of what they are given: no key is made for them.
 
 A tensor stands for its spec, a number that plans do not depend on for its type, and any other
 argument for itself, if it is of a kind that cannot change.  What is held cannot be at another
 address, nor something else at its own.
+
+All places that are read here are there: those of tables and ways are counted beforehand.
 """
 
 # The .pxd declares the C functions.
@@ -83,7 +86,7 @@ class Ways:
              kwargs: dict[str, Any] | None, form: int) -> Way | None:
         """The way of a call, or None."""
         flags: cython.int = 0
-        place: cython.Py_ssize_t = self.mixed(state, args, kwargs, form, cython.address(flags))
+        place: cython.Py_ssize_t = _mixed(self, state, args, kwargs, form, cython.address(flags))
         found = self.table[place]
         if found is None:
             return None
@@ -93,13 +96,14 @@ class Ways:
         at: cython.Py_ssize_t
         tensor: TensorBase
         given: tuple = way.given
+        typed: cython.int = way.typed
         for at in range(len(args)):
             value = args[at]
             if isinstance(value, TensorBase):
                 tensor = cython.cast(TensorBase, value)
                 if tensor.spec is not given[at]:
                     return None
-            elif way.typed >> at & 1:
+            elif typed and at < 31 and typed >> at & 1:
                 if type(value) is not given[at] or value is self.defaults[at]:
                     return None
             elif value is not given[at]:
@@ -133,11 +137,10 @@ class Ways:
         return True
 
     def note(self, plan: Plan, state: ModeState, args: tuple[Any, ...],
-             kwargs: dict[str, Any] | None, made: Way) -> None:
-        """Take in a call that was found by its key as ``made``; what may change keeps it out."""
+             kwargs: dict[str, Any] | None, places: tuple[int, ...], form: int) -> Way | None:
+        """Take in a call that was found by its key; what may change keeps it out: None."""
         flags: cython.int = 0
-        place: cython.Py_ssize_t = self.mixed(state, args, kwargs, made.form,
-                                              cython.address(flags))
+        place: cython.Py_ssize_t = _mixed(self, state, args, kwargs, form, cython.address(flags))
         old = self.table[place]
         way: Way
         if old is not None:
@@ -145,82 +148,55 @@ class Ways:
             way.stamina -= 1
             # Other numbers for the same plan may never be met again.
             if way.stamina > 0 or way.plan is plan:
-                return
+                return None
+        for value in args:
+            if not isinstance(value, TensorBase) and not _lasts(value):
+                return None
+        way = Way()
+        given: list = self.told(way, args)
+        if kwargs:
+            if len(places) != len(kwargs):
+                return None
+            for name, value in kwargs.items():
+                if not _lasts(value):
+                    return None
+                typed = type(value) is float and self.told_by_type(
+                    places[len(given) - len(args) >> 1], value)
+                given.append(name)
+                given.append(type(value) if typed else value)
+        way.plan = plan
+        way.given = tuple(given)
+        way.count = len(args)
+        way.flags = flags
+        way.places = places
+        way.stamina = 1
+        way.form = form
+        self.table[place] = way
+        return way
+
+    def told(self, way: Way, args: tuple[Any, ...]) -> list[Any]:
+        """What a way compares arguments with; sets its ``typed``."""
         given: list = []
         tensor: TensorBase
         at: cython.Py_ssize_t
-        made.typed = 0
+        way.typed = 0
         for at in range(len(args)):
             value = args[at]
             if isinstance(value, TensorBase):
                 tensor = cython.cast(TensorBase, value)
                 given.append(tensor.spec)
-            elif not _lasts(value):
-                return
             elif self.told_by_type(at, value):
-                made.typed |= 1 << at
+                way.typed |= 1 << at
                 given.append(type(value))
             else:
                 given.append(value)
-        if kwargs:
-            if len(made.places) != len(kwargs):
-                return
-            at = 0
-            place_of: cython.Py_ssize_t
-            for name, value in kwargs.items():
-                if not _lasts(value):
-                    return
-                place_of = made.places[at]
-                typed = type(value) is float and self.told_by_type(place_of, value)
-                given.append(name)
-                given.append(type(value) if typed else value)
-                at += 1
-        made.plan = plan
-        made.given = tuple(given)
-        made.count = len(args)
-        made.flags = flags
-        made.stamina = 1
-        self.table[place] = made
+        return given
 
     def told_by_type(self, place: cython.Py_ssize_t, value: Any) -> cython.bint:
         """Whether all numbers of a type make the same call."""
         if place > 30 or not self.numeric >> place & 1:
             return False
         return (type(value) is float or type(value) is int) and value is not self.defaults[place]
-
-    def mixed(self, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
-              form: int, flags: Any) -> int:
-        """The place of a call, from the addresses of what it is given; sets ``flags``."""
-        if not cython.compiled:
-            return 0
-        mixed: cython.ulonglong = 64 * form + len(args)
-        wants: cython.int = 0
-        at: cython.Py_ssize_t
-        tensor: TensorBase
-        prime: cython.ulonglong = 1099511628211
-        for at in range(len(args)):
-            value = args[at]
-            if isinstance(value, TensorBase):
-                tensor = cython.cast(TensorBase, value)
-                mixed = mixed * prime + slip_address(tensor.spec)  # noqa: F821
-                if ((tensor.record is not None or tensor.base is not None)
-                        and state.grad_enabled and at < 31 and tape.requires_grad(tensor)):
-                    wants |= 1 << at
-            elif self.told_by_type(at, value):
-                mixed = mixed * prime + slip_kind(value)  # noqa: F821
-            else:
-                mixed = mixed * prime + slip_address(value)  # noqa: F821
-        if kwargs:
-            for name, value in kwargs.items():
-                mixed = mixed * prime + slip_address(name)  # noqa: F821
-                if type(value) is float:
-                    mixed = mixed * prime + slip_kind(value)  # noqa: F821
-                else:
-                    mixed = mixed * prime + slip_address(value)  # noqa: F821
-        flags[0] = wants
-        golden: cython.ulonglong = 11400714819323198485
-        mixed *= golden
-        return mixed >> SHIFT
 
 
 class Keywords:
@@ -274,3 +250,39 @@ def _lasts(value: Any) -> bool:
     for each in value:
         lasts = lasts and _lasts(each)
     return lasts
+
+
+def _mixed(ways: Ways, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
+           form: int, flags: Any) -> int:
+    """The place of a call, from the addresses of what it is given; sets ``flags``."""
+    if not cython.compiled:
+        return 0
+    mixed: cython.ulonglong = 64 * form + len(args)
+    wants: cython.int = 0
+    at: cython.Py_ssize_t
+    tensor: TensorBase
+    prime: cython.ulonglong = 1099511628211
+    numeric: cython.int = ways.numeric
+    for at in range(len(args)):
+        value = args[at]
+        if isinstance(value, TensorBase):
+            tensor = cython.cast(TensorBase, value)
+            mixed = mixed * prime + slip_address(tensor.spec)  # noqa: F821
+            if ((tensor.record is not None or tensor.base is not None)
+                    and state.grad_enabled and at < 31 and tape.requires_grad(tensor)):
+                wants |= 1 << at
+        elif numeric and at < 31 and numeric >> at & 1 and ways.told_by_type(at, value):
+            mixed = mixed * prime + slip_kind(value)  # noqa: F821
+        else:
+            mixed = mixed * prime + slip_address(value)  # noqa: F821
+    if kwargs:
+        for name, value in kwargs.items():
+            mixed = mixed * prime + slip_address(name)  # noqa: F821
+            if type(value) is float:
+                mixed = mixed * prime + slip_kind(value)  # noqa: F821
+            else:
+                mixed = mixed * prime + slip_address(value)  # noqa: F821
+    flags[0] = wants
+    golden: cython.ulonglong = 11400714819323198485
+    mixed *= golden
+    return mixed >> SHIFT

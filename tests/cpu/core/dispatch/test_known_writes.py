@@ -1,4 +1,4 @@
-"""Writes that were met before: what depends on a call's own tensors and numbers is looked at anew."""
+"""Writes that were met before: what depends on a call's tensors and numbers is looked at anew."""
 
 from __future__ import annotations
 
