@@ -49,8 +49,7 @@ _plain, _in_place = PLAIN, IN_PLACE
 # Marks short keys of calls with keywords.
 BOUND = "bound"
 # What stands for bools in keys, as True equals 1.
-YES: object = object()
-NO: object = object()
+YES, NO = object(), object()
 
 
 class Op(OpCore):
@@ -242,7 +241,9 @@ class Op(OpCore):
         others = tuple([i for i in (0, 1) if not isinstance(args[i], TensorBase)])
         plain = isinstance(args[others[0]], (int, float, complex)) if others else True
         if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == wanted and plain
-                and plan.numbers == others and plan.prepare is None and plan.short_key is None):
+                and plan.numbers == others and plan.prepare is None and plan.key):
+            # It may be known by a call in other words, which has a way of its own.
+            self.binary.pop(plan.short_key, None)
             self.binary[key], plan.short_key = plan, key
             if not cython.compiled:
                 quick.adopt(self, plan)
@@ -586,8 +587,7 @@ def _has_numpy(values: Any) -> bool:
     return False
 
 
-# What NumPy has no Python number for.
-_LONG = (np.longdouble, np.clongdouble)
+_LONG = (np.longdouble, np.clongdouble)  # What NumPy has no Python number for.
 
 
 def _as_taken(op: OpCore, values: Any) -> Any:

@@ -36,6 +36,19 @@ def test_a_number_that_changes_makes_one_way(call: Any) -> None:
     assert len([way for way in ops.add.ways.table if way is not None]) == 1
 
 
+@pytest.mark.parametrize("words", [lambda x, y: x.mul(y), lambda x, y: ss.mul(x, other=y)])
+def test_operators_are_short_whatever_was_said_before(words: Any) -> None:
+    for other in (ss.ones(3), 2.0):
+        drop_plans(ops.mul)
+        x = ss.ones(3)
+        words(x, other)
+        for _ in range(2):
+            assert (x * other).tolist() == words(x, other).tolist()
+        key = (x.spec, other.spec if isinstance(other, ss.Tensor) else float, 0)
+        assert ops.mul.binary[key] in ops.mul.plans.values()
+        assert len(ops.mul.binary) == len(ops.mul.plans) == 1
+
+
 def test_numbers_told_by_their_types_are_each_calls_own() -> None:
     x, expected = ss.zeros(3), np.zeros(3, np.float32)
     for number in (1.5, 2.5, 3, True, -7, 0.0, 1, 2 ** 40, False):
