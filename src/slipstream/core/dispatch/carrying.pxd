@@ -5,7 +5,9 @@ from slipstream.core.vocab.records cimport (
 from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.vocab.ring cimport Ring
 from slipstream.core.engine.tape cimport Rule, Tape
-from slipstream.core.dispatch.ways cimport Keywords, Ways
+from slipstream.core.dispatch.facts cimport OpFacts
+from slipstream.core.dispatch.numbers cimport StoredNumbers
+from slipstream.core.dispatch.ways cimport Keywords
 from slipstream.core.launch.door cimport LaunchDoor
 
 cdef ModeTable modes
@@ -14,41 +16,8 @@ cdef LaunchDoor door
 cdef Slots slots
 cdef int _plain, _in_place, _kernel, _view
 
-cdef class OpCore(OpBase):
-    cdef public object entry
-    cdef public object signature
-    cdef public object builder
-    cdef public object function
-    cdef public tuple names
-    cdef public tuple kinds
-    cdef public tuple defaults
-    cdef public tuple tails
-    cdef public Py_ssize_t count
-    cdef public Py_ssize_t positional
-    cdef public Py_ssize_t required
-    cdef public Py_ssize_t variadic
-    cdef public Py_ssize_t device_at
-    cdef public bint compound
-    cdef public bint refuses, lone
-    cdef public dict plans
-    cdef public dict binary
-    cdef public dict recipes
-    cdef public dict programs
-    cdef public dict rules
-    cdef public dict kernels
-    # The plan found last, and what was looked up.
-    cdef public Plan recent
-    cdef public object recent_left
-    cdef public object recent_right
-    cdef public int recent_flags
-    cdef public dict lists
-    # How often its plans were dropped.
-    cdef public Py_ssize_t drops
-    cdef public Py_ssize_t unkeyed
-    cdef public dict policies
-    cdef public int heeds
-    cdef public Keywords keywords
-    cdef public Ways ways
+cdef class OpCore(OpFacts):
+    cpdef object bind(self, tuple args, dict kwargs)
     cdef tuple _specs(self, object tensors, bint grad_enabled)
     cdef object _carry_out(self, Plan plan, ModeState state, object values, object target, int form)
     cpdef object _gathered(self, ModeState state, object values, object written, object error)
@@ -70,5 +39,7 @@ cdef class OpCore(OpBase):
 cdef size_t watched_block(Backend backend, Py_ssize_t nbytes) except? 0
 cdef object watched_record(Plan plan, object values, tuple outs, ModeState state)
 
+cdef object note_write(Storage storage, ModeState state)
+cdef tuple _operands_beside(Plan plan, TensorBase out, object values)
 cdef object _operands(Plan plan, tuple outs, object values)
 cdef Py_ssize_t distance(tuple starts, tuple steps)

@@ -9,18 +9,17 @@ from typing import Any
 
 import cython
 
-from slipstream.core.dispatch.entry import FORMULA_KINDS, POINTWISE
-from slipstream.core.dispatch.signature import Signature, parse
+from slipstream.core.dispatch.facts import OpFacts
+from slipstream.core.dispatch.numbers import StoredNumbers
 from slipstream.core.dispatch.tracing import (
     profiled_compound,
     traced_allocation,
     traced_node,
     traced_record,
 )
-from slipstream.core.dispatch.ways import Keywords, Ways
+from slipstream.core.dispatch.ways import Keywords
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.launch.door import LaunchDoor, door
-from slipstream.core.vocab.autocast import BITS, MODE
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import (
     KERNEL,
@@ -30,7 +29,6 @@ from slipstream.core.vocab.records import (
     Kernel,
     Memory,
     Node,
-    OpBase,
     Plan,
     Slots,
     Spec,
@@ -40,8 +38,8 @@ from slipstream.core.vocab.records import (
 )
 from slipstream.core.vocab.ring import ALLOCATION, TAPE, Ring
 
-__all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "LaunchDoor", "Memory", "ModeTable", "OpCore",
-           "Ring", "Rule", "Slots", "Tape", "note_bare_view", "wiring"]
+__all__ = ["IN_PLACE", "OUT", "PLAIN", "Kernel", "Keywords", "LaunchDoor", "Memory", "ModeTable",
+           "OpCore", "Ring", "Rule", "Slots", "Tape", "note_bare_view", "wiring"]
 
 # The forms of a call.
 PLAIN = 0
@@ -74,98 +72,8 @@ class Wiring:
 wiring = Wiring()
 
 
-def unkeyed_place(entry: Any, names: tuple[str, ...]) -> int:
-    """Where the sizes are of what a plain formula makes, or -1.
-
-    It does not name them, so that no recipe depends on them.
-    """
-    plain = entry.kind == POINTWISE and entry.check is None and "size" in names
-    return names.index("size") if plain else -1
-
-
-def takes_one(op: OpCore) -> bool:
-    """Whether a call with one tensor alone may be carried out the short way."""
-    return op.count == 1 or (op.required == 1 and op.variadic < 0 and op.device_at < 0
-                             and not op.compound and not op.refuses)
-
-
-class OpCore(OpBase):
-    """What is known of an op, and how its plans are carried out; `dispatch.op.Op` finds them."""
-
-    entry: Any
-    signature: Signature
-    builder: Any
-    function: Any
-    names: tuple[str, ...]
-    kinds: tuple[int, ...]
-    defaults: tuple[Any, ...]
-    tails: tuple[tuple[Any, ...], ...]
-    count: int
-    positional: int
-    required: int
-    variadic: int
-    device_at: int
-    compound: bool
-    refuses: bool
-    lone: bool
-    plans: dict[Any, Plan]
-    binary: dict[Any, Plan]
-    recipes: dict[Any, Any]
-    programs: dict[Any, Any]
-    rules: dict[Any, Any]
-    kernels: dict[Any, Any]
-    recent: Plan | None
-    recent_left: Any
-    recent_right: Any
-    recent_flags: int
-    lists: dict[Any, Any]
-    drops: int
-    unkeyed: int
-    policies: dict[str, str]
-    heeds: int
-    keywords: Keywords
-    ways: Ways
-
-    def __init__(self, entry: Any, builder: Any) -> None:
-        signature = parse(entry.signature)
-        self.name = signature.name
-        self.entry = entry
-        self.signature = signature
-        self.builder = builder
-        self.function = entry.function
-        self.names = signature.names
-        self.kinds = tuple([p.kind for p in signature.parameters])
-        self.defaults = tuple([None if p.required else p.default for p in signature.parameters])
-        self.count = len(self.names)
-        self.positional = sum([not p.keyword_only for p in signature.parameters])
-        self.required = sum([p.required for p in signature.parameters])
-        self.tails = tuple([self.defaults[n:] for n in range(self.count + 1)])
-        variadic = [i for i, p in enumerate(signature.parameters) if p.type.endswith("...")]
-        self.variadic = variadic[0] if variadic else -1
-        self.device_at = self.names.index("device") if "device" in self.names else -1
-        self.compound = entry.function is not None
-        # Kernels of formulas take whatever elements there are.
-        self.refuses = entry.kind not in FORMULA_KINDS
-        self.lone = takes_one(self)
-        self.plans = {}
-        self.binary = {}
-        self.recipes = {}
-        self.programs = {}
-        self.rules = {}
-        self.kernels = {}
-        self.recent = self.recent_left = self.recent_right = None
-        self.recent_flags = 0
-        self.keywords = Keywords()
-        self.ways = Ways()
-        self.lists = {}
-        self.drops = 0
-        self.unkeyed = unkeyed_place(entry, self.names)
-        self.policies = entry.policies
-        # What of ``special`` concerns the op: modes always, autocast of types with a policy.
-        self.heeds = -MODE | sum([BITS[kind] for kind in self.policies])
-
-    def __repr__(self) -> str:
-        return f"<op {self.signature.text}>"
+class OpCore(OpFacts):
+    """How an op's plans are carried out; `dispatch.op.Op` finds them."""
 
     def _specs(self, tensors: Any, grad_enabled: bool) -> tuple[tuple[Any, ...], bool]:
         """What the key holds of a list of tensors, and whether any of them wants a gradient."""
@@ -191,6 +99,21 @@ class OpCore(OpBase):
         except Exception as failure:
             wiring.blame(self, values, failure)
             raise wiring.shortened(failure)  # noqa: B904
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        """All arguments in the order of the signature, defaults filled in."""
+        n: cython.Py_ssize_t = len(args)
+        if not kwargs:
+            if n == self.count and n == self.positional:
+                return args
+            if self.required <= n <= self.positional:
+                return args + self.tails[n]
+            if 0 <= self.variadic < n - 1:
+                return (args[:self.variadic] + (args[self.variadic:],)
+                        + self.tails[self.variadic + 1])
+        elif (bound := self.keywords.bound(args, self.tails, kwargs)) is not None:
+            return bound
+        return wiring.arguments(self, args, kwargs or {})
 
     def _carry_out(
         self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
@@ -248,15 +171,27 @@ class OpCore(OpBase):
         return out
 
     def _numbers(self, plan: Plan, values: Any) -> tuple[Any, ...]:
+        stored: StoredNumbers
+        place: cython.Py_ssize_t
         if plan.prepare is not None:
+            if isinstance(plan.prepare, StoredNumbers):
+                stored = plan.prepare
+                return stored.of(values)
             return plan.prepare(values)
         if not plan.numbers:
             return ()
+        if len(plan.numbers) == 1:
+            place = plan.numbers[0]
+            return (values[place],)
         return tuple([values[position] for position in plan.numbers])
 
     def _launch(self, plan: Plan, state: ModeState, values: Any) -> Any:
         outs: tuple
         specs: tuple = plan.out_specs
+        if plan.outputs == 1 and not self.refuses and plan.rule is None:
+            out: TensorBase = self._new(plan.out_spec, plan.backend)
+            door.submit(plan, _operands_beside(plan, out, values), self._numbers(plan, values))
+            return out
         if plan.outputs == 1:
             outs = (self._new(plan.out_spec, plan.backend),)
         elif plan.outputs == 2:
@@ -348,18 +283,29 @@ class OpCore(OpBase):
         self, plan: Plan, state: ModeState, values: Any, target: Any, form: int
     ) -> Any:
         """The in-place and ``out=`` forms: the results' memory is given."""
+        written: TensorBase
+        if self._plainly_writable(plan, state, values, target, form):
+            written = target
+            if plan.prepare is None and not self.refuses:
+                door.submit(plan, _operands_beside(plan, written, values),
+                            self._numbers(plan, values))
+            else:
+                self._submit(plan, (written,), values)
+            note_write(written.storage, state)
+            return target
+        # A known call gives what its plan needs; what comes here looks at all arguments.
+        if len(values) < self.count:
+            values = values + self.tails[len(values)]
         targets: tuple = target if isinstance(target, tuple) else (target,)
-        if not self._plainly_writable(plan, state, values, target, form):
-            values = wiring.begin_write(self, plan, state, values, targets, form)
+        values = wiring.begin_write(self, plan, state, values, targets, form)
         node: Node | None = None
         if plan.rule is not None:
             node = (tape.make_node(plan.rule, values, state) if modes.listeners is None
                     else traced_node(plan.rule, values, state))
         self._submit(plan, targets, values)
         if node is None and isinstance(target, TensorBase):
-            written: TensorBase = target
-            written.storage.version += 1
-            written.storage.write_site = (state.code, state.instruction)
+            written = target
+            note_write(written.storage, state)
         else:
             wiring.end_write(plan, state, targets, node)
         return target
@@ -387,7 +333,40 @@ class OpCore(OpBase):
             elif isinstance(value, (list, tuple)):
                 return False
         # Only a pointwise op may read its target: others read elsewhere than they write.
-        return same <= 1 or self.entry.kind == "pointwise"
+        return same <= 1 or self.pointwise
+
+
+def note_write(storage: Storage, state: ModeState) -> None:
+    """Count a write in the storage's version, and keep the line that wrote."""
+    storage.version += 1
+    known = storage.write_site
+    if cython.compiled and known is not None:
+        # A loop writes at the same line again and again.
+        site: tuple = known
+        instruction: cython.int = site[1]
+        if site[0] is state.code and instruction == state.instruction:
+            return
+    storage.write_site = (state.code, state.instruction)
+
+
+def _operands_beside(plan: Plan, out: TensorBase, values: Any) -> tuple[Any, ...]:
+    """The operands of a plan with one output: it comes first."""
+    places: tuple = plan.operands
+    count: cython.Py_ssize_t = len(places)
+    if not count:
+        return (out,)
+    at: cython.Py_ssize_t = places[0]
+    given: tuple = values if type(values) is tuple else tuple(values)
+    first = given[at]
+    if count > 2 or not isinstance(first, TensorBase):
+        return _operands(plan, (out,), given)
+    if count == 1:
+        return (out, first)
+    at = places[1]
+    second = given[at]
+    if isinstance(second, TensorBase):
+        return (out, first, second)
+    return _operands(plan, (out,), given)
 
 
 def _operands(plan: Plan, outs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:

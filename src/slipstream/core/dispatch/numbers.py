@@ -1,14 +1,21 @@
 """Python numbers that an op stores as they are: each has to fit the dtype that takes it."""
 
+# The .pxd declares the C functions.
+# mypy: disable-error-code="name-defined"
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import cython
 import ml_dtypes
 
 from slipstream.core.vocab.dtypes import ALL, DType
 from slipstream.core.vocab.records import Plan, TensorBase
+
+# Whole numbers up to here are doubles, too.
+EXACT = 1 << 53
 
 
 def _range_of(dtype: DType) -> tuple[Any, Any] | None:
@@ -40,20 +47,60 @@ def check_fits(dtype: DType, value: Any) -> None:
 
 
 class StoredNumbers:
-    """A plan's ``prepare``: its run-time numbers, once those that are stored are seen to fit."""
+    """A plan's ``prepare``: its run-time numbers, once those that are stored are seen to fit.
+
+    ``low`` and ``high``: what lies between them fits, whatever its type.
+    """
+
+    numbers: tuple[int, ...]
+    stored: tuple[int, ...]
+    dtype: DType
+    least: Any
+    greatest: Any
+    low: float
+    high: float
 
     def __init__(self, numbers: tuple[int, ...], stored: tuple[int, ...], dtype: DType) -> None:
         self.numbers = numbers
         self.stored = stored
         self.dtype = dtype
         self.least, self.greatest = RANGES[dtype]  # type: ignore[misc]  # not None: see guard
+        narrow = dtype.kind == "int"
+        self.low = float(max(self.least, -EXACT) if narrow else self.least)
+        self.high = float(min(self.greatest, EXACT) if narrow else self.greatest)
 
     def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The numbers of a call."""
-        for place in self.stored:
-            if not self.least <= values[place] <= self.greatest:
+        return self.of(values)
+
+    def of(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The numbers of a call."""
+        place: cython.Py_ssize_t
+        for stored in self.stored:
+            place = stored
+            if not self.fits(values[place]):
                 check_fits(self.dtype, values[place])
+        if len(self.numbers) == 1:
+            place = self.numbers[0]
+            return (values[place],)
         return tuple([values[place] for place in self.numbers])
+
+    def fits(self, value: Any) -> bool:
+        """Whether a number lies in the dtype's range."""
+        number: cython.double
+        if cython.compiled and type(value) is float:
+            number = value
+            if self.low <= number <= self.high:
+                return True
+        elif cython.compiled and type(value) is int:
+            over: cython.int = 0
+            whole: cython.longlong = PyLong_AsLongLongAndOverflow(  # noqa: F821
+                value, cython.address(over))
+            if not over and -EXACT <= whole <= EXACT:
+                number = cython.cast(cython.double, whole)
+                if self.low <= number <= self.high:
+                    return True
+        return bool(self.least <= value <= self.greatest)
 
 
 def guard(plan: Plan, names: tuple[str, ...], values: Sequence[Any], dtype: DType) -> None:

@@ -17,19 +17,20 @@ cdef class Op(OpCore):
     cpdef object call2(self, object a, object b)
     cpdef object call_inplace(self, tuple args, dict kwargs)
     cpdef object call_out(self, tuple args, dict kwargs, object out)
-    cpdef object bind(self, tuple args, dict kwargs)
     cpdef object dispatch(self, ModeState state, object values, object target, int form)
-    cdef object _call_into(self, ModeState state, tuple args)
     cdef object _first_call(self, tuple key, ModeState state, object values, tuple given)
     cpdef Plan plan_for(self, ModeState state, object values, object target, int form)
     cdef object _first_call1(self, tuple key, ModeState state, object a)
     cdef object _first_call2(self, tuple key, ModeState state, object a, object b)
 
+cdef int _plain, _in_place
 cdef object YES
 cdef object NO
 
-cdef object _go(Op op, Way way, ModeState state, tuple args, dict kwargs)
-cdef object _note_way(Op op, Plan plan, ModeState state, tuple given)
+cdef object _go(Op op, Way way, ModeState state, tuple args, dict kwargs, object target)
+cdef object _note_way(Op op, Plan plan, ModeState state, tuple args, dict kwargs, int form)
+cdef object _into(Op op, ModeState state, tuple args, dict kwargs, object target, int form)
+cdef object _pair_key(ModeState state, tuple args)
 cdef object _key(Op op, ModeState state, object values, object target, int form)
 cdef bint _told_apart(tuple values) except -1
 cdef object _as_taken(OpCore op, object values)
@@ -37,7 +38,6 @@ cdef bint _has_numpy(object values) except -1
 cdef object _note_made(object values, Plan plan, object begun)
 cdef tuple _short_key(OpCore op, ModeState state, tuple args)
 cdef int _wants(ModeState state, TensorBase tensor) except -1
-cdef bint _is_bare(Plan plan) except -1
 cdef object UNKEYED
 cdef object _short_part(OpCore op, Py_ssize_t place, object value)
 cdef object _part(OpCore op, Py_ssize_t place, object value)

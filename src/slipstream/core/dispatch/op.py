@@ -33,7 +33,7 @@ from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.dtypes import DType, float64
 from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
-from slipstream.core.vocab.records import KERNEL, VIEW, Plan, Spec, TensorBase
+from slipstream.core.vocab.records import KERNEL, Plan, Spec, TensorBase
 from slipstream.core.vocab.ring import TAPE, Ring
 from slipstream.core.vocab.settings import settings
 
@@ -44,11 +44,12 @@ __all__ = ["IN_PLACE", "OUT", "PLAIN", "LaunchDoor", "ModeTable", "Op", "PlanTab
            "Spec", "Tape", "Way", "drop_plans", "plan_table", "wiring"]
 
 
+# Two forms as C numbers: compared without objects.
+_plain, _in_place = PLAIN, IN_PLACE
 # Marks short keys of calls with keywords.
 BOUND = "bound"
 # What stands for bools in keys, as True equals 1.
-YES: object = object()
-NO: object = object()
+YES, NO = object(), object()
 
 
 class Op(OpCore):
@@ -71,15 +72,19 @@ class Op(OpCore):
         if self.lone and len(args) == 1 and not kwargs and isinstance(args[0], TensorBase):
             if not modes.current().special & self.heeds:
                 return self.call1(args[0])
+        if (self.recent is not None and len(args) == 2 and not kwargs
+                and modes.listeners is None and self._is_recent(args)):
+            return self.call2(args[0], args[1])
         state: ModeState = modes.current()
         modes.note_site(state)
         if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, None, PLAIN)
         if self.compound or modes.listeners is not None:
             return self.dispatch(state, self.bind(args, kwargs), None, PLAIN)
-        way: Way | None = self.ways.find(state, args, kwargs) if cython.compiled else None
+        way: Way | None = (self.ways.find(state, args, kwargs, _plain) if cython.compiled
+                           else None)
         if way is not None:
-            return _go(self, way, state, args, kwargs)
+            return _go(self, way, state, args, kwargs, None)
         bound: tuple = self.bind(args, kwargs) if kwargs else args
         key = _short_key(self, state, bound)
         if kwargs and key is not None:
@@ -91,7 +96,7 @@ class Op(OpCore):
                                     (args, kwargs))
         plan: Plan = found
         plan.used = True
-        _note_way(self, plan, state, (args, kwargs))
+        _note_way(self, plan, state, args, kwargs, PLAIN)
         if not (plan.bare or kwargs):
             bound = self.bind(bound, None)
         return self._carry_out(plan, state, bound, None, PLAIN)
@@ -109,10 +114,10 @@ class Op(OpCore):
         if plan.key and plan.short_key is None:
             self.binary[key] = plan
             plan.short_key = key
-            plan.bare = _is_bare(plan)
+            plan.bare = self._is_bare(plan)
         elif plan.key:
             # Its short key is that of a call in other words.
-            _note_way(self, plan, state, given)
+            _note_way(self, plan, state, given[0], given[1], PLAIN)
         return self._carry_out(plan, state, values, None, PLAIN)
 
     def call1(self, a: Any) -> Any:
@@ -161,7 +166,7 @@ class Op(OpCore):
             short = (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == (0,)
                      and not plan.numbers and plan.prepare is None)
             plan.short_key = key if short else longer
-            plan.bare = not short and _is_bare(plan)
+            plan.bare = not short and self._is_bare(plan)
             self.binary[plan.short_key] = plan
         return self._carry_out(plan, state, values, None, PLAIN)
 
@@ -236,7 +241,9 @@ class Op(OpCore):
         others = tuple([i for i in (0, 1) if not isinstance(args[i], TensorBase)])
         plain = isinstance(args[others[0]], (int, float, complex)) if others else True
         if (plan.kind == KERNEL and plan.outputs == 1 and plan.operands == wanted and plain
-                and plan.numbers == others and plan.prepare is None and plan.short_key is None):
+                and plan.numbers == others and plan.prepare is None and plan.key):
+            # It may be known by a call in other words, which has a way of its own.
+            self.binary.pop(plan.short_key, None)
             self.binary[key], plan.short_key = plan, key
             if not cython.compiled:
                 quick.adopt(self, plan)
@@ -252,32 +259,7 @@ class Op(OpCore):
         target = args[0] if args else None
         if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, target, IN_PLACE)
-        if len(args) == 2 and not kwargs and not self.compound:
-            if isinstance(target, TensorBase) and isinstance(args[1], TensorBase):
-                return self._call_into(state, args)
-        return self.dispatch(state, self.bind(args, kwargs), target, IN_PLACE)
-
-    def _call_into(self, state: ModeState, args: tuple[Any, ...]) -> Any:
-        """Write into the first of two tensors, as a loop does in every step."""
-        x: TensorBase = args[0]
-        y: TensorBase = args[1]
-        flags: cython.int = _wants(state, x) + 2 * _wants(state, y)
-        key: tuple = (IN_PLACE, x.spec, y.spec, flags)
-        values = self.bind(args, None)
-        found = self.binary.get(key)
-        plan: Plan
-        if found is not None:
-            plan = found
-            plan.used = True
-            return self._write(plan, state, values, x, IN_PLACE)
-        try:
-            plan = self.plan_for(state, values, x, IN_PLACE)
-        except MixedDeviceError as error:
-            return self._gathered(state, values, (x, IN_PLACE), error)
-        if plan.key and plan.short_key is None:
-            self.binary[key] = plan
-            plan.short_key = key
-        return self._write(plan, state, values, x, IN_PLACE)
+        return _into(self, state, args, kwargs, target, IN_PLACE)
 
     def call_out(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, out: Any) -> Any:
         """Call and write the result into ``out``, resizing it if its shape differs."""
@@ -285,22 +267,7 @@ class Op(OpCore):
         modes.note_site(state)
         if state.special & self.heeds:
             return wiring.special(self, state, args, kwargs, out, OUT)
-        return self.dispatch(state, self.bind(args, kwargs), out, OUT)
-
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-        """All arguments in the order of the signature, defaults filled in."""
-        n: cython.Py_ssize_t = len(args)
-        if not kwargs:
-            if n == self.count and n == self.positional:
-                return args
-            if self.required <= n <= self.positional:
-                return args + self.tails[n]
-            if 0 <= self.variadic < n - 1:
-                return (args[:self.variadic] + (args[self.variadic:],)
-                        + self.tails[self.variadic + 1])
-        elif (bound := self.keywords.bound(args, self.tails, kwargs)) is not None:
-            return bound
-        return wiring.arguments(self, args, kwargs or {})
+        return _into(self, state, args, kwargs, out, OUT)
 
     def dispatch(self, state: ModeState, values: Any, target: Any, form: int) -> Any:
         """Find or make the plan of this call and carry it out."""
@@ -354,23 +321,70 @@ class Op(OpCore):
 
 
 def _go(op: Op, way: Way, state: ModeState, args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None) -> Any:
+        kwargs: dict[str, Any] | None, target: Any) -> Any:
     """Carry out a call that was met before."""
-    plan: Plan = way.plan
-    plan.used = True
+    way.plan.used = True
     if kwargs:
         args = way.bound(args + op.tails[len(args)], kwargs)
-    elif not plan.bare:
+    elif not way.short:
         args = op.bind(args, None)
-    return op._carry_out(plan, state, args, None, PLAIN)
+    return op._carry_out(way.plan, state, args, target, way.form)
 
 
-def _note_way(op: Op, plan: Plan, state: ModeState, given: tuple[Any, ...]) -> None:
-    """Note the plan of a call, ``given`` as (args, kwargs)."""
+def _note_way(op: Op, plan: Plan, state: ModeState, args: tuple[Any, ...],
+              kwargs: dict[str, Any] | None, form: int) -> None:
+    """Note the plan of a call; the ``out`` of that form stands behind its arguments."""
+    if not cython.compiled or not plan.key:
+        return
+    count: cython.Py_ssize_t = len(args) - (form == OUT)
+    places = (places_of.get((op, count, *kwargs)) or ()) if kwargs else ()
+    way: Way | None = op.ways.note(plan, state, args, kwargs, places, form)
+    if way is None:
+        return
+    way.short = not kwargs and op._is_short(plan, count)
+    if form == PLAIN and count == 2 and not kwargs and op._is_pair(plan):
+        x: TensorBase = args[0]
+        y: TensorBase = args[1]
+        _note_recent(op, plan, x.spec, y.spec, _wants(state, x) + 2 * _wants(state, y))
+
+
+def _into(op: Op, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
+          target: Any, form: int) -> Any:
+    """Write into a tensor, as a loop does in every step."""
+    if op.compound or modes.listeners is not None:
+        return op.dispatch(state, op.bind(args, kwargs), target, form)
+    given: tuple = args if form == _in_place else (*args, target)
     if cython.compiled:
-        args, kwargs = given
-        places = places_of.get((op, len(args), *kwargs)) if kwargs else None
-        op.ways.note(plan, state, args, kwargs, places)
+        way: Way | None = op.ways.find(state, given, kwargs, form)
+        if way is not None:
+            return _go(op, way, state, args, kwargs, target)
+    values = op.bind(args, kwargs)
+    key = _pair_key(state, args) if form == IN_PLACE and not kwargs else None
+    found = None if key is None else op.binary.get(key)
+    plan: Plan
+    if found is None:
+        try:
+            plan = op.plan_for(state, values, target, form)
+        except NumPyScalarError:
+            return op.dispatch(state, without_numpy(op, values), target, form)
+        except MixedDeviceError as error:
+            return op._gathered(state, values, (target, form), error)
+        if key is not None and plan.key and plan.short_key is None:
+            op.binary[key], plan.short_key = plan, key
+    else:
+        plan = found
+    plan.used = True
+    _note_way(op, plan, state, given, kwargs, form)
+    return op._write(plan, state, values, target, form)
+
+
+def _pair_key(state: ModeState, args: tuple[Any, ...]) -> Any:
+    """The short key of a call that writes into the first of two tensors; else None."""
+    if len(args) != 2 or not all([isinstance(each, TensorBase) for each in args]):
+        return None
+    x: TensorBase = args[0]
+    y: TensorBase = args[1]
+    return IN_PLACE, x.spec, y.spec, _wants(state, x) + 2 * _wants(state, y)
 
 
 def _key(op: Op, state: ModeState, values: Any, target: Any, form: int) -> tuple[Any, ...]:
@@ -443,7 +457,7 @@ def _short_part(op: OpCore, place: int, value: Any) -> Any:
     kind: cython.int = op.kinds[place] if place < op.count else STATIC
     if value is None:
         return None
-    if kind == NUMBER:
+    if kind in (NUMBER, TENSOR_OR_NUMBER):
         if type(value) is not int and type(value) is not float:
             return UNKEYED
         return DEFAULT if value is op.defaults[place] else type(value)
@@ -480,12 +494,6 @@ def _wants(state: ModeState, tensor: TensorBase) -> cython.int:
     if tensor.record is None and tensor.base is None:
         return 0
     return 1 if state.grad_enabled and tape.requires_grad(tensor) else 0
-
-
-def _is_bare(plan: Plan) -> bool:
-    """Whether a call of the plan needs nothing but its operands."""
-    return (plan.rule is None and plan.prepare is None and not plan.numbers
-            and (plan.kind == KERNEL or (plan.kind == VIEW and plan.binding is None)))
 
 
 def _record_short(plan: Plan, operands: tuple[Any, ...], tail: tuple[Any, ...],
@@ -579,8 +587,7 @@ def _has_numpy(values: Any) -> bool:
     return False
 
 
-# What NumPy has no Python number for.
-_LONG = (np.longdouble, np.clongdouble)
+_LONG = (np.longdouble, np.clongdouble)  # What NumPy has no Python number for.
 
 
 def _as_taken(op: OpCore, values: Any) -> Any:

@@ -1,7 +1,11 @@
+# cython: boundscheck=False, wraparound=False
 """Calls met before, told by the addresses of what they are given: no key is made for them.
 
-A tensor stands for its spec, and any other argument for itself, if it is of a kind that cannot
-change.  What is held cannot be at another address, nor something else at its own.
+A tensor stands for its spec, a number that plans do not depend on for its type, and any other
+argument for itself, if it is of a kind that cannot change.  What is held cannot be at another
+address, nor something else at its own.
+
+All places that are read here are there: those of tables and ways are counted beforehand.
 """
 
 # The .pxd declares the C functions.
@@ -30,17 +34,22 @@ STAMINA = 8
 class Way:
     """One call met before.
 
-    ``given``: the spec or argument of each place, then of each keyword its name and value;
+    ``given``: the spec, type or argument of each place, then of each keyword its name and value;
     ``count``: how many of these are no keywords'; ``flags``: which tensors want gradients;
-    ``places``: where the keywords' values go.
+    ``typed``: which numbers are told by their types; ``places``: where the keywords' values go;
+    ``form``: that of the call, whose ``out`` stands behind its other arguments; ``short``: the
+    arguments that were given are all that is needed.
     """
 
     plan: Plan
     given: tuple[Any, ...]
     count: int
     flags: int
+    typed: int
     places: tuple[int, ...]
     stamina: int
+    form: int
+    short: bool
 
     def bound(self, values: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments in order; ``values``: the positional ones and the others' defaults."""
@@ -54,56 +63,84 @@ class Way:
 
 
 class Ways:
-    """The calls of one op."""
+    """The calls of one op.
+
+    ``numeric``: the places of numbers that plans do not depend on, as bits; ``defaults``: of all
+    parameters; a plan may hold a number that was left at its default.
+    """
 
     table: list[Way | None]
+    numeric: int
+    defaults: tuple[Any, ...]
 
-    def __init__(self) -> None:
+    def __init__(self, numeric: int, defaults: tuple[Any, ...]) -> None:
         self.table = [None] * PLACES
+        self.numeric = numeric
+        self.defaults = defaults
 
     def clear(self) -> None:
         """Forget all: a plan was dropped."""
         self.table = [None] * PLACES
 
     def find(self, state: ModeState, args: tuple[Any, ...],
-             kwargs: dict[str, Any] | None) -> Way | None:
+             kwargs: dict[str, Any] | None, form: int) -> Way | None:
         """The way of a call, or None."""
         flags: cython.int = 0
-        place: cython.Py_ssize_t = _mixed(state, args, kwargs, cython.address(flags))
+        place: cython.Py_ssize_t = _mixed(self, state, args, kwargs, form, cython.address(flags))
         found = self.table[place]
         if found is None:
             return None
         way: Way = cython.cast(Way, found)
-        if way.flags != flags or way.count != len(args):
+        if way.flags != flags or way.count != len(args) or way.form != form:
             return None
         at: cython.Py_ssize_t
         tensor: TensorBase
         given: tuple = way.given
+        typed: cython.int = way.typed
         for at in range(len(args)):
             value = args[at]
             if isinstance(value, TensorBase):
                 tensor = cython.cast(TensorBase, value)
                 if tensor.spec is not given[at]:
                     return None
+            elif typed and at < 31 and typed >> at & 1:
+                if type(value) is not given[at] or value is self.defaults[at]:
+                    return None
             elif value is not given[at]:
                 return None
-        at = len(args)
-        if len(given) != at + (2 * len(kwargs) if kwargs else 0):
+        if len(given) != len(args) + (2 * len(kwargs) if kwargs else 0):
             return None
-        if kwargs:
-            for name, value in kwargs.items():
-                if name is not given[at] or value is not given[at + 1]:
-                    return None
-                at += 2
+        if kwargs and not self.has_keywords(way, kwargs):
+            return None
         if way.stamina < STAMINA:
             way.stamina += 1
         return way
 
+    def has_keywords(self, way: Way, kwargs: dict[str, Any]) -> cython.bint:
+        """Whether the keywords of a call are a way's, and as many."""
+        at: cython.Py_ssize_t = way.count
+        number: cython.Py_ssize_t = 0
+        place: cython.Py_ssize_t
+        given: tuple = way.given
+        for name, value in kwargs.items():
+            if name is not given[at]:
+                return False
+            if type(value) is float and type(value) is given[at + 1]:
+                place = way.places[number]
+                if value is self.defaults[place]:
+                    return False
+            elif value is not given[at + 1] or type(value) is type:
+                # A type stands for numbers of its own.
+                return False
+            number += 1
+            at += 2
+        return True
+
     def note(self, plan: Plan, state: ModeState, args: tuple[Any, ...],
-             kwargs: dict[str, Any] | None, places: tuple[int, ...] | None) -> None:
-        """Take in a call that was found by its key; what may change keeps it out."""
+             kwargs: dict[str, Any] | None, places: tuple[int, ...], form: int) -> Way | None:
+        """Take in a call that was found by its key; what may change keeps it out: None."""
         flags: cython.int = 0
-        place: cython.Py_ssize_t = _mixed(state, args, kwargs, cython.address(flags))
+        place: cython.Py_ssize_t = _mixed(self, state, args, kwargs, form, cython.address(flags))
         old = self.table[place]
         way: Way
         if old is not None:
@@ -111,33 +148,55 @@ class Ways:
             way.stamina -= 1
             # Other numbers for the same plan may never be met again.
             if way.stamina > 0 or way.plan is plan:
-                return
-        given: list = []
-        tensor: TensorBase
+                return None
         for value in args:
-            if isinstance(value, TensorBase):
-                tensor = cython.cast(TensorBase, value)
-                given.append(tensor.spec)
-            elif _lasts(value):
-                given.append(value)
-            else:
-                return
+            if not isinstance(value, TensorBase) and not _lasts(value):
+                return None
+        way = Way()
+        given: list = self.told(way, args)
         if kwargs:
-            if places is None or len(places) != len(kwargs):
-                return
+            if len(places) != len(kwargs):
+                return None
             for name, value in kwargs.items():
                 if not _lasts(value):
-                    return
+                    return None
+                typed = type(value) is float and self.told_by_type(
+                    places[len(given) - len(args) >> 1], value)
                 given.append(name)
-                given.append(value)
-        way = Way()
+                given.append(type(value) if typed else value)
         way.plan = plan
         way.given = tuple(given)
         way.count = len(args)
         way.flags = flags
-        way.places = places or ()
+        way.places = places
         way.stamina = 1
+        way.form = form
         self.table[place] = way
+        return way
+
+    def told(self, way: Way, args: tuple[Any, ...]) -> list[Any]:
+        """What a way compares arguments with; sets its ``typed``."""
+        given: list = []
+        tensor: TensorBase
+        at: cython.Py_ssize_t
+        way.typed = 0
+        for at in range(len(args)):
+            value = args[at]
+            if isinstance(value, TensorBase):
+                tensor = cython.cast(TensorBase, value)
+                given.append(tensor.spec)
+            elif self.told_by_type(at, value):
+                way.typed |= 1 << at
+                given.append(type(value))
+            else:
+                given.append(value)
+        return given
+
+    def told_by_type(self, place: cython.Py_ssize_t, value: Any) -> cython.bint:
+        """Whether all numbers of a type make the same call."""
+        if place > 30 or not self.numeric >> place & 1:
+            return False
+        return (type(value) is float or type(value) is int) and value is not self.defaults[place]
 
 
 class Keywords:
@@ -193,16 +252,17 @@ def _lasts(value: Any) -> bool:
     return lasts
 
 
-def _mixed(state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
-           flags: Any) -> int:
-    """The place of a call in a table, from the addresses of what it is given; sets ``flags``."""
+def _mixed(ways: Ways, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
+           form: int, flags: Any) -> int:
+    """The place of a call, from the addresses of what it is given; sets ``flags``."""
     if not cython.compiled:
         return 0
-    mixed: cython.ulonglong = len(args)
+    mixed: cython.ulonglong = 64 * form + len(args)
     wants: cython.int = 0
     at: cython.Py_ssize_t
     tensor: TensorBase
     prime: cython.ulonglong = 1099511628211
+    numeric: cython.int = ways.numeric
     for at in range(len(args)):
         value = args[at]
         if isinstance(value, TensorBase):
@@ -211,12 +271,17 @@ def _mixed(state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
             if ((tensor.record is not None or tensor.base is not None)
                     and state.grad_enabled and at < 31 and tape.requires_grad(tensor)):
                 wants |= 1 << at
+        elif numeric and at < 31 and numeric >> at & 1 and ways.told_by_type(at, value):
+            mixed = mixed * prime + slip_kind(value)  # noqa: F821
         else:
             mixed = mixed * prime + slip_address(value)  # noqa: F821
     if kwargs:
         for name, value in kwargs.items():
             mixed = mixed * prime + slip_address(name)  # noqa: F821
-            mixed = mixed * prime + slip_address(value)  # noqa: F821
+            if type(value) is float:
+                mixed = mixed * prime + slip_kind(value)  # noqa: F821
+            else:
+                mixed = mixed * prime + slip_address(value)  # noqa: F821
     flags[0] = wants
     golden: cython.ulonglong = 11400714819323198485
     mixed *= golden

@@ -442,11 +442,10 @@ class GradRecord(Node):
 
 def _are_operands(a: object, b: object) -> bool:
     """Whether an operator's sides are what a slot handles: tensors and numbers."""
-    if isinstance(a, TensorBase) and isinstance(b, TensorBase):
-        return True
     other = b if isinstance(a, TensorBase) else a
-    return isinstance(other, (TensorBase, int, float, complex, np.generic,
-                              abstract_numbers.Number))
+    if isinstance(other, TensorBase) or type(other) is float or type(other) is int:
+        return True
+    return isinstance(other, (int, float, complex, np.generic, abstract_numbers.Number))
 
 
 def _with_array(ufunc: Any, a: object, b: object) -> Any:
