@@ -43,4 +43,5 @@ def test_what_only_waited_is_not_named_with_an_earlier_mistake(read: str) -> Non
         READS[read](rows)
     rule, where = str(failure.value).split("\n")
     assert rule == "index 7 is out of bounds for dimension with size 3, at position 1 of the index"
-    assert where.startswith("  called at ") and "test_mistakes.py:" in where
+    assert where.startswith("  called at ")
+    assert "test_mistakes.py:" in where
