@@ -22,6 +22,7 @@ from slipstream.profiler.budgets import (
     QUIET_NS,
     QUIET_TIMES,
     Work,
+    budget_of,
     host_cost,
     steps_of,
     work_of,
@@ -44,6 +45,9 @@ BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
 OFTEN = 8
 # So many waits, at least, are too many.
 LEAST_WAITS = 3
+# Kernels that take no more than so many times the idle time of launches are not what a program is
+# bound by, where the host is so many times slower than the card.
+IDLE_TIMES, SLOWER = 2, 1.25
 # A smaller gain is not worth a word.
 LEAST_GAIN = 1.15
 
@@ -233,7 +237,7 @@ def diagnose(recording: Recording) -> Diagnosis:
     sends = recording.of("send")
     launches = sum(event.value for event in sends)
     replayed = sum(event.value for event in sends if event.replayed)
-    bound = max(BOUNDS, key=lambda part: parts[part]) if work else "host"
+    bound = bound_of(recording, parts) if work else "host"
     found = Diagnosis(bound, parts, end - start, length(everything), launches, replayed)
     found.waits = waits_by_line(recording)
     for event in sends:
@@ -241,6 +245,20 @@ def diagnose(recording: Recording) -> Diagnosis:
             found.alone[event.name] = found.alone.get(event.name, 0) + event.value
     found.verdict = part_text(recording) + sentence(recording, found)
     return found
+
+
+def bound_of(recording: Recording, parts: dict[str, int]) -> str:
+    """The largest part; launching, where less work for the card would gain nothing.
+
+    That is where kernels take most and the card, which idles for launches at least half as long,
+    is the quicker one by the budget.
+    """
+    largest, second, *_ = sorted(BOUNDS, key=lambda part: -parts[part])
+    if largest != "GPU" or second != "launch" or IDLE_TIMES * parts["launch"] < parts["GPU"]:
+        return largest
+    budget = budget_of(recording)
+    slower = budget is not None and budget.verdict == "CPU-bound" and budget.factor >= SLOWER
+    return "launch" if slower else "GPU"
 
 
 def part_text(recording: Recording) -> str:

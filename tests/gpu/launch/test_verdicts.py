@@ -101,3 +101,19 @@ def test_float64_by_accident_is_told() -> None:
     scale = ss.ones(64, dtype=ss.float64, device="cuda")
     recording, _ = seen(lambda: x * scale, 20)
     assert "a float64 operand makes the result float64" in page(recording)
+
+
+def test_a_card_that_idles_for_launches_is_not_told_to_work_less() -> None:
+    x, w = ss.rand(256, 256, device="cuda"), ss.rand(256, 256, device="cuda")
+
+    def step() -> None:
+        (x @ w).softmax(-1)
+
+    # None of these is replayed: kernels take most of the time, and the host is slower still.
+    with ss.cuda.immediate():
+        recording, found = seen(step, 40)
+    parts = found["parts"]
+    assert parts["GPU"] > parts["launch"] > 0.5 * parts["GPU"]
+    assert "CPU-bound by" in page(recording)
+    assert found["bound"] == "launch"
+    assert found["verdict"].startswith("launch-bound: ")
