@@ -41,8 +41,9 @@ GRAPH_GAP = 5_000
 # they concern half.
 FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
-# Shapes repeat where a plan launches so often.
-OFTEN = 8
+# Shapes repeat where a plan launches so often.  Where a larger share of the launches is of plans
+# that launch once or twice, none is promised to be replayed.
+OFTEN, SELDOM = 8, 0.2
 # So many waits, at least, are too many.
 LEAST_WAITS = 3
 # Kernels that take no more than so many times the idle time of launches are not what a program is
@@ -356,6 +357,9 @@ def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
     work.waits = [each for each in work.waits if each[0] not in where]
     work.moves = [each for each in work.moves if each[0] not in where]
     left = len(work.waits) + len(work.moves)
+    if seldom(recording) > SELDOM:
+        # Sizes that never come again: nobody knows what of it will be replayed.
+        return
     share = 1.0 if found.bound == "launch" else 1 - left / max(before, 1)
     mendable = sum(count for reason, count in found.alone.items() if reason in MENDABLE)
     work.alone -= round(share * mendable)
@@ -412,6 +416,12 @@ def launch_sentence(recording: Recording, found: Diagnosis) -> str:
     reason, count = max(alone.items(), key=lambda item: item[1])
     verb = "is" if count == 1 else "are"
     return f"{text}; {count:,} {verb} not replayed because {why_alone(recording, reason)}"
+
+
+def seldom(recording: Recording) -> float:
+    """The share of launches whose op and shapes came once or twice."""
+    plans = Counter(event.plan for event in recording.of("kernel"))
+    return sum(count for count in plans.values() if count <= 2) / max(plans.total(), 1)
 
 
 def repeats(recording: Recording) -> bool:

@@ -117,3 +117,22 @@ def test_a_card_that_idles_for_launches_is_not_told_to_work_less() -> None:
     assert "CPU-bound by" in page(recording)
     assert found["bound"] == "launch"
     assert found["verdict"].startswith("launch-bound: ")
+
+
+def test_no_launch_of_sizes_that_never_come_again_is_promised_to_be_replayed() -> None:
+    gains = []
+    for grows in (False, True):
+        rows = [ss.ones(1, 16, device="cuda")]
+
+        def step(rows: list[ss.Tensor] = rows, grows: bool = grows) -> None:
+            x = ss.cat(rows)
+            for _ in range(4):
+                x = (x * 2).softmax(-1)
+            x.sum().item()
+            if grows:
+                rows.append(rows[0])
+
+        found = seen(step, 40)[1]
+        assert found["bound"] == "wait"
+        gains.append(found["gain"])
+    assert gains[1] < gains[0]
