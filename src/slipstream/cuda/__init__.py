@@ -50,7 +50,7 @@ from slipstream.core.api.cuda.streams import (
     stream,
 )
 from slipstream.core.api.waits import get_sync_debug_mode, set_sync_debug_mode
-from slipstream.cuda import amp, driver, graphs, memory, tunable
+from slipstream.cuda import amp, driver, graphs, memory, nvtx, tunable
 from slipstream.cuda.graphs import (
     CUDAGraph,
     graph,
@@ -110,7 +110,7 @@ __all__ = [
     "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory",
     "memory_allocated", "memory_cached", "memory_report", "memory_reserved", "memory_snapshot",
     "memory_stats",
-    "memory_stats_as_nested_dict", "memory_summary", "register_free_memory_callback",
+    "memory_stats_as_nested_dict", "memory_summary", "nvtx", "register_free_memory_callback",
     "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
     "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_host_memory_stats",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_per_process_memory_fraction",

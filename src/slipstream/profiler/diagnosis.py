@@ -22,6 +22,7 @@ from slipstream.profiler.budgets import (
     QUIET_NS,
     QUIET_TIMES,
     Work,
+    budget_of,
     host_cost,
     steps_of,
     work_of,
@@ -40,10 +41,14 @@ GRAPH_GAP = 5_000
 # they concern half.
 FEW = 20
 BLAMED = ("exported storage", "handed-out stream", "memo off", "not capturable")
-# Shapes repeat where a plan launches so often.
-OFTEN = 8
+# Shapes repeat where a plan launches so often.  Where a larger share of the launches is of plans
+# that launch once or twice, none is promised to be replayed.
+OFTEN, SELDOM = 8, 0.2
 # So many waits, at least, are too many.
 LEAST_WAITS = 3
+# Kernels that take no more than so many times the idle time of launches are not what a program is
+# bound by, where the host is so many times slower than the card.
+IDLE_TIMES, SLOWER = 2, 1.25
 # A smaller gain is not worth a word.
 LEAST_GAIN = 1.15
 
@@ -233,7 +238,7 @@ def diagnose(recording: Recording) -> Diagnosis:
     sends = recording.of("send")
     launches = sum(event.value for event in sends)
     replayed = sum(event.value for event in sends if event.replayed)
-    bound = max(BOUNDS, key=lambda part: parts[part]) if work else "host"
+    bound = bound_of(recording, parts) if work else "host"
     found = Diagnosis(bound, parts, end - start, length(everything), launches, replayed)
     found.waits = waits_by_line(recording)
     for event in sends:
@@ -241,6 +246,20 @@ def diagnose(recording: Recording) -> Diagnosis:
             found.alone[event.name] = found.alone.get(event.name, 0) + event.value
     found.verdict = part_text(recording) + sentence(recording, found)
     return found
+
+
+def bound_of(recording: Recording, parts: dict[str, int]) -> str:
+    """The largest part; launching, where less work for the card would gain nothing.
+
+    That is where kernels take most and the card, which idles for launches at least half as long,
+    is the quicker one by the budget.
+    """
+    largest, second, *_ = sorted(BOUNDS, key=lambda part: -parts[part])
+    if largest != "GPU" or second != "launch" or IDLE_TIMES * parts["launch"] < parts["GPU"]:
+        return largest
+    budget = budget_of(recording)
+    slower = budget is not None and budget.verdict == "CPU-bound" and budget.factor >= SLOWER
+    return "launch" if slower else "GPU"
 
 
 def part_text(recording: Recording) -> str:
@@ -338,6 +357,9 @@ def mend(work: Work, recording: Recording, found: Diagnosis) -> None:
     work.waits = [each for each in work.waits if each[0] not in where]
     work.moves = [each for each in work.moves if each[0] not in where]
     left = len(work.waits) + len(work.moves)
+    if seldom(recording) > SELDOM:
+        # Sizes that never come again: nobody knows what of it will be replayed.
+        return
     share = 1.0 if found.bound == "launch" else 1 - left / max(before, 1)
     mendable = sum(count for reason, count in found.alone.items() if reason in MENDABLE)
     work.alone -= round(share * mendable)
@@ -394,6 +416,12 @@ def launch_sentence(recording: Recording, found: Diagnosis) -> str:
     reason, count = max(alone.items(), key=lambda item: item[1])
     verb = "is" if count == 1 else "are"
     return f"{text}; {count:,} {verb} not replayed because {why_alone(recording, reason)}"
+
+
+def seldom(recording: Recording) -> float:
+    """The share of launches whose op and shapes came once or twice."""
+    plans = Counter(event.plan for event in recording.of("kernel"))
+    return sum(count for count in plans.values() if count <= 2) / max(plans.total(), 1)
 
 
 def repeats(recording: Recording) -> bool:

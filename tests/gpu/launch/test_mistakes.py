@@ -29,3 +29,19 @@ def test_what_a_kernel_reports_has_value_bound_place_and_line(name: str) -> None
     assert where == "  called at PLACE"
     # The device lives on.
     assert ss.ones(3, device="cuda").sum().item() == 3
+
+
+READS = {"item": lambda x: x.sum().item(), "cpu": lambda x: x.cpu(), "print": lambda x: str(x),
+         "tolist": lambda x: x.tolist(), "if": lambda x: bool(x.sum() > 0)}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_what_only_waited_is_not_named_with_an_earlier_mistake(read: str) -> None:
+    ss.cuda.synchronize()
+    rows = ss.ones(3, 2, device="cuda")[ss.tensor([0, 7], device="cuda")]
+    with pytest.raises(IndexError) as failure:
+        READS[read](rows)
+    rule, where = str(failure.value).split("\n")
+    assert rule == "index 7 is out of bounds for dimension with size 3, at position 1 of the index"
+    assert where.startswith("  called at ")
+    assert "test_mistakes.py:" in where

@@ -101,3 +101,38 @@ def test_float64_by_accident_is_told() -> None:
     scale = ss.ones(64, dtype=ss.float64, device="cuda")
     recording, _ = seen(lambda: x * scale, 20)
     assert "a float64 operand makes the result float64" in page(recording)
+
+
+def test_a_card_that_idles_for_launches_is_not_told_to_work_less() -> None:
+    x, w = ss.rand(256, 256, device="cuda"), ss.rand(256, 256, device="cuda")
+
+    def step() -> None:
+        (x @ w).softmax(-1)
+
+    # None of these is replayed: kernels take most of the time, and the host is slower still.
+    with ss.cuda.immediate():
+        recording, found = seen(step, 40)
+    parts = found["parts"]
+    assert parts["GPU"] > parts["launch"] > 0.5 * parts["GPU"]
+    assert "CPU-bound by" in page(recording)
+    assert found["bound"] == "launch"
+    assert found["verdict"].startswith("launch-bound: ")
+
+
+def test_no_launch_of_sizes_that_never_come_again_is_promised_to_be_replayed() -> None:
+    gains = []
+    for grows in (False, True):
+        rows = [ss.ones(1, 16, device="cuda")]
+
+        def step(rows: list[ss.Tensor] = rows, grows: bool = grows) -> None:
+            x = ss.cat(rows)
+            for _ in range(4):
+                x = (x * 2).softmax(-1)
+            x.sum().item()
+            if grows:
+                rows.append(rows[0])
+
+        found = seen(step, 40)[1]
+        assert found["bound"] == "wait"
+        gains.append(found["gain"])
+    assert gains[1] < gains[0]

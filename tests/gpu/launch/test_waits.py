@@ -84,6 +84,7 @@ WAITING: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
     "unique": (lambda x: x.unique(), vector),
     "masked_select": (lambda x: x.masked_select(x > 0), vector),
     "x[mask]": (lambda x: x[x > 0], vector),
+    "repeat_interleave": (lambda x: x.repeat_interleave(repeats(x)), vector),
     "save": (lambda x: ss.save({"x": x}, io.BytesIO()), vector),
     "synchronize": (lambda x: cuda.synchronize(), vector),
     "Stream.synchronize": (lambda x: cuda.current_stream().synchronize(), vector),
@@ -114,6 +115,7 @@ NOT_WAITING: dict[str, Callable[[Any], Any]] = {
     "repeats of known sum": lambda x: x.repeat_interleave(repeats(x), output_size=6),
     "places of known sum": lambda x: ss.repeat_interleave(repeats(x), output_size=6),
     "one repeat of known sum": lambda x: x.repeat_interleave(repeats(x)[:1], output_size=6),
+    "one_hot of known classes": lambda x: ss.nn.functional.one_hot((x > 0).long(), 2),
     "events": lambda x: recorded().query(),
     "list index": lambda x: x[[0, 1]],
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,16 @@ def test_the_error_names_the_results_that_keep_graphs() -> None:
     assert "x.detach()" in text
     assert "no_grad()" in text
     assert "batch" not in text
+
+
+def test_shares_are_of_what_the_lines_asked_for() -> None:
+    # In blocks of 512 bytes these take more than was asked for.
+    ss.cuda.synchronize()
+    gc.collect()
+    held = [ss.ones(8, 8, device="cuda") for _ in range(3)]
+    text = str(ss.memory_report("cuda"))
+    shares = [int(found) for found in re.findall(r" (\d+) %  ", text)]
+    assert len(held) == 3
+    assert shares
+    others = re.search(r"and .* by \d+ others", text)
+    assert others or abs(sum(shares) - 100) <= len(shares)

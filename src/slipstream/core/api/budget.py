@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ from slipstream.core.vocab.modes import modes
 
 # Seconds between two looks.
 TICK = 0.01
+# Looks for which a kernel is heard to its end.  No kernel takes more than so many times the longest
+# one so far: a longer stretch without an op is none.
+PATIENCE, PATIENT = 100, 2
+FOREVER = 1 << 63
 # Microseconds, on the H100 machine of the README: the host's part of an op whose launch is
 # gathered and replayed, of one launch by the driver, of launching a graph of 16 to 256 kernels.
 REPLAYED, LAUNCH, GRAPH = 1.5, 3.9, 2.7
@@ -136,7 +141,8 @@ class _Sampler:
     """Looks at the counts from a thread of its own; the program runs as it always does.
 
     Where no card is in use, every other stretch listens to launches, to tell kernels from the
-    rest: what these stretches take in all is not counted.
+    rest: what these stretches take in all is not counted, unless kernels are long: then the others
+    alone would see too little of them.
     """
 
     def __init__(self) -> None:
@@ -147,35 +153,73 @@ class _Sampler:
         self.own = OwnTime()
         self.listened = 0
         self.kernels = 0
+        self.longest = 0
+        # The two counts so far at the end of each stretch that listened.
+        self.heard: list[tuple[int, int]] = []
+        # Kernels that began later are not counted, and the first of them is noted.
+        self.until = FOREVER
+        self.heard_out = threading.Event()
+        self.dice = random.Random(0)
         self.main = threading.get_ident()
         self.failure: Exception | None = None
 
     def run(self) -> None:
         """Look until it is over."""
-        turn = 0
+        turn, before = 0, self.look()
         while not self.stop.is_set():
             listening = turn % 2 == 1 and not self.cards()
             if listening:
-                modes.listeners = [*(modes.listeners or ()), self.hear]
-            before = self.look()
-            self.stop.wait(TICK)
+                self.listen()
+            else:
+                # Listening ends with a kernel: always as long after it the same ones would be next.
+                drawn = self.dice.uniform(0, PATIENT * self.longest / 1e9) if self.long else 0
+                self.stop.wait(TICK + drawn)
             after = self.look()
-            if listening:
-                self.quiet()
-            elif after.ops > before.ops:
-                self.plain.append((before, after))
             turn += 1
+            if after.ops == before.ops and self.goes_on(before, after):
+                continue
+            if after.ops > before.ops and (self.long or not listening):
+                self.plain.append((before, after))
+            before = after
 
-    def quiet(self) -> None:
-        """Listen no more."""
+    @property
+    def long(self) -> bool:
+        """Whether kernels outlast half a look: listening takes nothing beside them."""
+        return 2 * self.longest > TICK * 1e9
+
+    def goes_on(self, before: Look, after: Look) -> bool:
+        """Whether a stretch without an op may be the middle of a kernel, and goes on."""
+        return self.long and after.now - before.now < PATIENT * self.longest
+
+    def listen(self) -> None:
+        """Listen to what is launched in a stretch, and to the last of it until it ends.
+
+        Long kernels seldom begin and end in one stretch: without that they would be missing.
+        """
+        self.until = FOREVER
+        self.heard_out.clear()
+        modes.listeners = [*(modes.listeners or ()), self.hear]
+        self.stop.wait(TICK)
+        self.until = time.perf_counter_ns()
+        for _ in range(PATIENCE):
+            if self.stop.is_set() or self.heard_out.wait(TICK):
+                break
+        self.heard.append((self.listened, self.kernels))
         left = [each for each in modes.listeners or () if each != self.hear]
         modes.listeners = left or None
 
     def hear(self, event: Any) -> None:
         """Add up a kernel of the CPU."""
-        if event.kind == "launch" and threading.get_ident() == self.main:
-            self.listened += 1
-            self.kernels += self.own.of(event.start, event.end)
+        if event.kind != "launch" or threading.get_ident() != self.main:
+            return
+        if event.end > self.until:
+            self.heard_out.set()
+        if event.start > self.until:
+            return
+        spent = self.own.of(event.start, event.end)
+        self.listened += 1
+        self.kernels += spent
+        self.longest = max(self.longest, spent)
 
     def cards(self) -> list[Any]:
         """The cards in use, whose windows are measured from now on."""
@@ -201,6 +245,11 @@ class _Sampler:
         """End; the timers of windows go."""
         self.stop.set()
         self.thread.join()
+        # Of the second half, as all else, where anything was heard in it.
+        listened, kernels = self.heard[len(self.heard) // 2] if self.heard else (0, 0)
+        if listened < self.listened:
+            self.listened -= listened
+            self.kernels -= kernels
         for backend, timer in self.timers.items():
             try:
                 backend.finish_all()

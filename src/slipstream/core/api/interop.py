@@ -528,6 +528,25 @@ def is_pinned(self: Any, device: Any = None) -> bool:
     return copying.is_pinned(self)
 
 
+def record_stream(self: Any, stream: Any) -> None:
+    """Let the tensor's memory serve nobody else before what ``stream`` has to do by now is done.
+
+    What Slipstream launches is known without it: it is for other code's work on the stream.
+    Raises RuntimeError for a tensor that is not on the stream's device.
+    """
+    queue = getattr(stream, "queue", None)
+    if queue is None:
+        raise TypeError("record_stream(): argument 'stream' must be Stream, not "
+                        f"{type(stream).__name__}")
+    if stream.device is not self.spec.device:
+        raise RuntimeError(f"record_stream(): the stream is of {stream.device}, and the tensor "
+                           f"lies on {self.spec.device}")
+    if queue.owner.memory.uses is not None:
+        # Nobody counted what other code launched: it counts as one launch, the last one so far.
+        queue.sequence += 1
+        queue.note_uses((self,), queue.sequence)
+
+
 def copy_from_device(self: Any, source: Any) -> bool:
     """Let a copy from a card into a pinned tensor run while the host goes on.
 

@@ -190,8 +190,9 @@ def _device_text(memory: DeviceMemory) -> str:
         lines.append(f"  pinned host memory: {size(memory.pinned)} in use, "
                      f"{size(memory.pinned_cached)} cached")
     if memory.holders:
-        lines.append(holders_table("in use, by the line that asked for it", memory.holders,
-                                   memory.live))
+        # Rows tell what was asked for; blocks in use are a little larger.
+        asked = sum(row.nbytes for row in memory.holders)
+        lines.append(holders_table("in use, by the line that asked for it", memory.holders, asked))
     return "\n".join(lines)
 
 

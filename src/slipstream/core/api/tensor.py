@@ -331,6 +331,10 @@ class Tensor(Methods):
         """Whether the tensor lies in pinned memory."""
         return interop.is_pinned(self, device)
 
+    def record_stream(self, stream: Any) -> None:
+        """Keep the memory for other code's work on a stream; see `interop.record_stream`."""
+        interop.record_stream(self, stream)
+
     def as_subclass(self, cls: Callable[..., Any]) -> Any:
         """The same tensor as an instance of a subclass."""
         return interop.as_class(self, cls)

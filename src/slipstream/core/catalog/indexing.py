@@ -27,6 +27,7 @@ from slipstream.core.shapes.indexing import Advanced, plan_index
 from slipstream.core.shapes.strides import strides_like
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.errors import explain
 from slipstream.core.vocab.records import Spec, TensorBase
 
@@ -455,7 +456,12 @@ def items_of(self: Any, indices: Any) -> tuple[Any, ...]:
 
 
 def fitted(self: Any, items: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
-    """The values of ``index_put``: one number under one mask is converted, as by masked_fill."""
+    """The values of ``index_put``: one number under one mask is converted, as by masked_fill.
+
+    One without dims may lie on the CPU.
+    """
+    if values.spec.device is CPU and self.spec.device is not CPU and not values.spec.ndim:
+        values = ops.to_device.call((values, self.spec.device), None)
     masks = [item for item in items if isinstance(item, TensorBase)]
     if (accumulate or len(masks) != 1 or masks[0].spec.dtype is not dtypes.bool_
             or values.spec.numel != 1 or values.spec.dtype is self.spec.dtype):

@@ -14,6 +14,7 @@ from slipstream.core.dispatch.entry import COMPOUND, INDEX, VIEW, Entry
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu.gathering import GatherBinding
 from slipstream.core.kernels.cpu.indexing import JoinKernel
+from slipstream.core.launch.waiting import asking_as
 from slipstream.core.shapes import formats, views
 from slipstream.core.shapes import strides as layouts
 from slipstream.core.vocab import dtypes
@@ -440,7 +441,7 @@ compound("tile(Tensor self, int... dims)", _tile,
          "repeat, where dims that are not given count once.", samples=samples.repeats,
          reference=np.tile)
 compound("repeat_interleave(Tensor self, any repeats=None, int? dim=None, *, "
-         "int? output_size=None)", _repeat_interleave,
+         "int? output_size=None)", asking_as("repeat_interleave", _repeat_interleave),
          "Every element, or index of a dim, so many times in a row: one number for all, or a "
          "vector of int32 or int64. Of a vector alone, the places it repeats.", reference=np.repeat,
          samples=_interleaved, waits="data")

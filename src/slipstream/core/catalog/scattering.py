@@ -18,6 +18,7 @@ from slipstream.core.kernels.cpu.indexing import ReadKernel, ScatterProductKerne
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.records import TensorBase
 
 
@@ -424,6 +425,11 @@ def _one_hot(self: Any, num_classes: int) -> Any:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return ops.new_zeros.call((self, (*self.spec.shape, num_classes)), None)
+    if num_classes != -1 and self.spec.device is not CPU:
+        # Nothing has to be known of the classes: on a card the scatter tells of wrong ones.
+        if num_classes < 1:
+            raise RuntimeError("num_classes should be positive")
+        return _ones_at(self, num_classes)
     low, high = readable(ops.stack.call(
         ([ops.amin.call((self,), None), ops.amax.call((self,), None)],), None), "one_hot").tolist()
     if low < 0:
@@ -434,12 +440,17 @@ def _one_hot(self: Any, num_classes: int) -> Any:
         raise RuntimeError("num_classes should be positive")
     elif high >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
+    return _ones_at(self, num_classes)
+
+
+def _ones_at(self: Any, num_classes: int) -> Any:
     zeros = ops.new_zeros.call((self, (*self.spec.shape, num_classes)), None)
     places = ops.unsqueeze.call((self, self.spec.ndim), None)
     return ops.scatter.call((zeros, -1, places, 1), None)
 
 
 compound("one_hot(Tensor tensor, int num_classes=-1)", _one_hot,
-         "int64 zeros with a one at each class, in a new last dim; looks at the classes: waits.",
-         path="nn.functional.one_hot", method=False, waits="always",
+         "int64 zeros with a one at each class, in a new last dim; without num_classes it looks "
+         "at the classes: waits.",
+         path="nn.functional.one_hot", method=False, waits="data",
          samples=indexing_samples.classes, reference=indexing_samples.one_hot)

@@ -34,7 +34,7 @@ MENDS = {
                           "dims, needs no count; where(mask, values, x) takes values of x's shape",
     "equal": "(a == b).all() stays on the device",
     "allclose": "isclose(a, b).all() stays on the device",
-    "one_hot": "scatter_ a one into zeros of as many classes as you know",
+    "one_hot": "pass num_classes=, the number of classes",
     "normal": "give a std that is a number: then nothing has to be looked at",
     "normal_of": "give a std that is a number: then nothing has to be looked at",
     "bincount": COUNT + "scatter_add into zeros of a size that you know",

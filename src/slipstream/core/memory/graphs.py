@@ -49,9 +49,9 @@ class Kept(NamedTuple):
         much = f"{format_bytes(nbytes)} of {format_bytes(whole)}"
         if self.summed:
             return (f"the running sum {made} keeps the autograd graphs of {self.number} steps "
-                    f"alive ({much}): where it is only read, add loss.item() or loss.detach(), or "
-                    "run the loop under no_grad(); where it is differentiated, call backward() in "
-                    "each step")
+                    f"alive ({much}): where it is only read, add x.item() or x.detach() of each "
+                    "result x, or run the loop under no_grad(); where it is differentiated, call "
+                    "backward() in each step")
         where = f" in a {self.holder}" if self.holder else ""
         return (f"{self.number} results of {made} are held{where}, and each keeps its autograd "
                 f"graph alive ({much}): where they are only read, keep x.detach(), or x.item() of "

@@ -22,8 +22,11 @@ class DriverError(RuntimeError):
     """A driver call failed: ``call`` is its name, ``code`` the driver's word for why.
 
     Codes are the driver's own without the prefix, such as OUT_OF_MEMORY, INVALID_VALUE,
-    NOT_READY, ILLEGAL_ADDRESS.
+    NOT_READY, ILLEGAL_ADDRESS.  ``late``: what the driver tells may be of work launched earlier,
+    whatever op is called now (see `errors.is_late`).
     """
+
+    late = True
 
     def __init__(self, call: str, code: str, text: str = "") -> None:
         super().__init__(f"CUDA driver: {call} failed with {code}{': ' if text else ''}{text}")

@@ -57,8 +57,24 @@ def is_refusal(failure: BaseException) -> bool:
     return bool(failure.args) and isinstance(failure.args[0], str) and CALL in failure.args[0]
 
 
+def late(failure: Exception) -> Exception:
+    """The error, marked as one of work that was launched earlier: the call at hand only waited."""
+    failure.late = True  # type: ignore[attr-defined]
+    return failure
+
+
+def is_late(failure: BaseException) -> bool:
+    """Whether an error tells of work that was launched earlier."""
+    return bool(getattr(failure, "late", False))
+
+
 def restate(failure: Exception, name: str, arguments: dict[str, Any], anew: bool = False) -> None:
-    """Let an error in the common format name this call; with ``anew``, one in any format."""
+    """Let an error in the common format name this call; with ``anew``, one in any format.
+
+    What a device tells late is no fault of this call.
+    """
+    if is_late(failure):
+        return
     if is_refusal(failure):
         rule, _, rest = failure.args[0].partition(CALL)
         tail = "".join(f"\n{line}" for line in rest.split("\n")[1:])
@@ -74,4 +90,5 @@ def shortened(failure: Exception) -> Exception:
 
     Its text says what these would; other errors keep every frame, for they are faults of ours.
     """
-    return failure.with_traceback(None) if is_refusal(failure) else failure
+    told = is_refusal(failure) or is_late(failure)
+    return failure.with_traceback(None) if told else failure

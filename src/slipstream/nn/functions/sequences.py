@@ -15,7 +15,7 @@ NOTHING = -1e30
 
 def _lengths(value: Any, device: Any) -> ss.Tensor:
     if isinstance(value, ss.Tensor):
-        return value.to(ss.int64)
+        return value.to(device, ss.int64)
     return ss.tensor(list(value), dtype=ss.int64, device=device)
 
 
@@ -89,7 +89,8 @@ def ctc_loss(log_probs: ss.Tensor, targets: ss.Tensor, input_lengths: Any, targe
     """Minus the log-likelihood of targets (N, S), or one after another, under (T, N, C).
 
     Summed over all alignments with blanks; "mean" divides each by its target's length first.
-    Infinite where no alignment fits, or 0 with ``zero_infinity``.
+    Infinite where no alignment fits, or 0 with ``zero_infinity``.  Targets and lengths may lie on
+    the CPU.
     """
     reduction = reduction_of(None, None, reduction)
     single = log_probs.ndim == 2
@@ -100,6 +101,7 @@ def ctc_loss(log_probs: ss.Tensor, targets: ss.Tensor, input_lengths: Any, targe
         raise RuntimeError("input_lengths and target_lengths must be of size batch_size")
     if not 0 <= blank < scores.shape[2]:
         raise RuntimeError("blank must be in label range")
+    targets = targets.to(scores.device)
     labels = _labels(targets.unsqueeze(0) if single and targets.ndim == 1 else targets, wanted,
                      blank)
     found = _likelihood(scores, labels, inputs, wanted, blank)

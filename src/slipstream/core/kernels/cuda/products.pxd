@@ -21,6 +21,7 @@ cdef class ProductSizes:
     cdef public Py_ssize_t left, right, added
     cdef public bint turned
     cdef public bint bounded
+    cdef public Py_ssize_t bound
     cdef public dict rules
     cpdef Plan bind(self, object values, int flags)
     cpdef tuple _shape(self, Spec left, Spec right, Spec added)

@@ -126,6 +126,9 @@ _GELU = """const wide_t cube = (wide_t)0.044715 * sum * sum * sum;
             const wide_t result = (wide_t)0.5 * sum * (1 + TANH(inner));"""
 
 
+# Sizes of which a product's kernel may take what follows into it.  A program that meets more has
+# new ones all the time: looking for what follows would take the host longer than it saves.
+LEADING = 64
 # One matrix is a batch of one, through which no operand moves.
 ALONE: Ints = (1,)
 NOWHERE: Ints = (0,)
@@ -283,8 +286,11 @@ def _product(text: tuple[tuple[str, str], ...], dtype: Any, *facts: Any) -> Prod
 
 
 def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
-            numbers: tuple[str, ...] = ()) -> Kernel:
-    """The kernel of a product; ``text``: what differs from the plain one."""
+            numbers: tuple[str, ...] = (), leads: bool = True) -> Kernel:
+    """The kernel of a product; ``text``: what differs from the plain one.
+
+    ``leads``: it may take what follows it into its kernel.
+    """
     left, right = found.left, found.right
     out: Spec = plan.out_specs[0]
     product = _product(text, out.dtype, *_reach(found), len(found.batch),
@@ -298,7 +304,7 @@ def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
     words = found.words()
     kernel: Kernel = (made or tiled)(plan, product, sizes, words, numbers)
     launch = plan.binding
-    if made is None and not numbers and isinstance(launch, Launch):
+    if leads and made is None and not numbers and isinstance(launch, Launch):
         tile = tile_of(sizes, COMPUTED_BYTES[out.dtype.compute])
         # Others keep several elements a thread until their sums are whole.
         if tile.groups > 1:
@@ -307,10 +313,11 @@ def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
     return kernel
 
 
-def plain(plan: Any, left: Any, right: Any, turned: bool = False, added: Any = None) -> Kernel:
+def plain(plan: Any, left: Any, right: Any, turned: bool = False, added: Any = None,
+          leads: bool = True) -> Kernel:
     """out = left @ right (``turned``: right^T) + added, of operands with these specs."""
     return _kernel(plan, geometry(plan.out_spec, left, right, turned, added),
-                   () if added is None else _ADDED)
+                   () if added is None else _ADDED, leads=leads)
 
 
 def matmul(plan: Any, call: Any) -> Kernel:
@@ -368,7 +375,7 @@ class ProductSizes:
 
     What rules and errors depend on (dtypes, ranks, which operands there are) was looked at when the
     first plan was made.  ``places``: the arguments that are the sides and what is added (-1: none);
-    ``rules``: the gradients' by what wants one.
+    ``rules``: the gradients' by what wants one; ``bound``: how many sizes were bound.
     """
 
     op: OpBase
@@ -380,6 +387,7 @@ class ProductSizes:
     added: int
     turned: bool
     bounded: bool
+    bound: int
     rules: dict[int, Any]
 
     def __init__(self, plan: Plan, places: tuple[int, int, int], turned: bool) -> None:
@@ -392,6 +400,7 @@ class ProductSizes:
         # Whether from some size on the library may take it.
         driver: Any = plan.backend.driver  # type: ignore[attr-defined]  # it is a card's
         self.bounded = driver.has_library and plan.out_spec.ndim < 3
+        self.bound = 0
         self.rules = {}
 
     def bind(self, values: Any, flags: int) -> Plan | None:
@@ -411,7 +420,8 @@ class ProductSizes:
         plan.outputs = 1
         plan.backend = self.backend
         plan.operands = self.operands
-        plan.kernel = plain(plan, left, right, self.turned, added)
+        self.bound += 1
+        plan.kernel = plain(plan, left, right, self.turned, added, self.bound <= LEADING)
         plan.rule = self.rules[flags]
         return plan
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from slipstream.core.launch.cuda.launches import known_faults
 from slipstream.core.native.driver import Driver, DriverError
+from slipstream.core.vocab.errors import late
 from slipstream.core.vocab.modes import decode_site
 
 # taken, tag, position, value, bound, locked, the flag's address, unused: 8 bytes each.
@@ -78,8 +79,9 @@ class ErrorSlot:
         ctypes.memset(self.address, 0, REPORT_BYTES)
         fault = known_faults.get(words[1], {}).get(words[3])
         if fault is not None:
-            raise RuntimeError(f"{fault}, at position {words[2]}{self._where(words[1], words[4])}")
-        raise IndexError(self._text(*words[1:5]))
+            text = f"{fault}, at position {words[2]}{self._where(words[1], words[4])}"
+            raise late(RuntimeError(text))
+        raise late(IndexError(self._text(*words[1:5])))
 
     def settled(self) -> None:
         """All work so far is done and reported nothing: later reports are of later work."""

@@ -316,6 +316,9 @@ class Sends:
         """What launches become."""
         raise NotImplementedError
 
+    def expect(self, stream: int, parts: Parts) -> None:
+        """Launches go out of which the driver will tell."""
+
     def new_clock(self, stream: int) -> Any:
         """What turns events of a device into host time."""
         raise NotImplementedError
@@ -331,6 +334,8 @@ class Sends:
         begun.parts = None
         if work is not None:
             begun.parts = self.parts_of(work, where if work.reason else where | _replayed)
+            if self.told:
+                self.expect(queue.stream, begun.parts)
         begun.untold = False
         if self.activities is not None:
             begun.untold = self.activities.begin(begun.parts, ring.now())

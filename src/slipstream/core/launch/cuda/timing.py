@@ -10,6 +10,7 @@ times take their place when the profile ends (`activities`).
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict, deque
 from typing import Any
 
 from slipstream.core.launch.cuda.activities import Activities, Verdict
@@ -84,8 +85,13 @@ class Timer(Sends):
         self.every_kernel = every_kernel
         self.wanted = wanted
         self.by_events = by_events
-        # What a kernel at a line belongs to, by (line, kernel's name).
+        # What a kernel belongs to where nothing better is known, by (line, its name).
         self.origin: dict[tuple[int, str], int] = {}
+        # The plans of launches that went out and that the driver has not told of yet, by (stream,
+        # line, kernel's name): a line may launch a kernel for several plans, in their order.
+        self.due: dict[tuple[int, int, int], deque[int]] = defaultdict(deque)
+        # The number of each plan whose launches were captured before the profile began.
+        self.owners: dict[Any, int] = {}
         # What the kernels of an op are reckoned to take, by its number.
         self.costs: dict[int, float] = {}
         # The plan of a launch that was captured before the profile began; None where none is known.
@@ -129,9 +135,9 @@ class Timer(Sends):
         for place, launch in enumerate(work.launches):
             trace = work.trace(place)
             site = trace >> 32 or ring.site_of(*work.sites[2 * place:2 * place + 2])
-            if (site, launch.name) not in self.origin:
-                self.origin[site, launch.name] = trace & LOW or self.owner_of(launch)
-            op = self.origin[site, launch.name]
+            op = trace & LOW or self.owner_of(launch)
+            op = op or self.origin.get((site, launch.name), 0)
+            self.origin.setdefault((site, launch.name), op)
             cost = self.costs.get(op)
             if cost is None:
                 plan = ring.names[op]
@@ -145,8 +151,17 @@ class Timer(Sends):
 
     def owner_of(self, launch: Any) -> int:
         """The number of the plan that a launch is of, or 0."""
-        plan = self.plan_of(launch) if self.plan_of is not None else None
-        return 0 if plan is None else self.ring.name_of(plan)
+        found = self.owners.get(launch)
+        if found is None:
+            plan = self.plan_of(launch) if self.plan_of is not None else None
+            found = self.owners[launch] = 0 if plan is None else self.ring.name_of(plan)
+        return found
+
+    def expect(self, stream: int, parts: Parts) -> None:
+        """Launches go out of which the driver will tell: note whose they are."""
+        if self.wanted:
+            for _, name, site, op, *_ in parts.rows:
+                self.due[stream, site, name].append(op)
 
     def symbol_of(self, launch: Any) -> str:
         """A kernel's name to the driver."""
@@ -163,6 +178,8 @@ class Timer(Sends):
         site = self.ring.site_of(state.code, state.instruction)
         number = self.ring.name_of(name)
         self.origin.setdefault((site, LIBRARY), self.ring.launching)
+        if self.told and self.wanted:
+            self.due[queue.stream, site, self.ring.name_of(LIBRARY)].append(self.ring.launching)
         where = self.streams[queue.stream]
         self.ring.write(SEND | where << 8, self.ring.name_of("not capturable"), site, begun.start,
                         self.ring.now(), 1)
@@ -205,8 +222,10 @@ class Timer(Sends):
                        action.width * action.count)
         else:
             name = action.function.name if action.kind == "kernel" else LIBRARY
-            ring.write(KERNEL | where << 8, ring.name_of(name), number, begin, end,
-                       self.origin.get((number, name), 0))
+            key = ring.name_of(name)
+            due = self.due.get((stream.handle, number, key))
+            op = due.popleft() if due else self.origin.get((number, name), 0)
+            ring.write(KERNEL | where << 8, key, number, begin, end, op)
 
     def new_clock(self, stream: int) -> Clock:
         """What turns events of a device into host time."""
