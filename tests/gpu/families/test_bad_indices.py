@@ -108,14 +108,17 @@ def test_an_update_after_a_bad_index_writes_nothing(kind: str, stream: bool) -> 
         (ss.embedding(table, index).sum() + other.square().sum()).backward()
         optimizer.step()
 
+    def step_and_wait(index: Any) -> None:
+        step(index)
+        ss.cuda.synchronize()
+
     with ss.cuda.stream(ss.cuda.Stream()) if stream else contextlib.nullcontext():
         for _ in range(3):
             step(good)
         before = [host(parameter.detach()) for parameter in (table, other)]
         # At the wait, or on a card at a send before it, by which the report is there already.
         with pytest.raises(IndexError, match="out of bounds"):
-            step(bad)
-            ss.cuda.synchronize()
+            step_and_wait(bad)
         kept = [host(parameter.detach()) for parameter in (table, other)]
         for was, found in zip(before, kept, strict=True):
             np.testing.assert_array_equal(found, was)

@@ -1,6 +1,7 @@
 """Sorting on the device: stable, by 64-bit keys, always the same way for the same number of keys.
 
-Few keys are ranked by comparing each with all others of its line.  More are sorted by their
+Few keys are ranked by comparing each with all others of its line, which the lanes of a warp share
+where the line is long.  More are sorted by their
 digits of eight bits, lowest first: count the digits of each tile, find where each digit of each
 tile begins, move.  A key's place in its tile follows from the order of threads, so ties keep their
 order.
@@ -15,9 +16,14 @@ from slipstream.core.launch.cuda.launches import KernelCode, Launch, make_launch
 
 # Comparisons up to which ranking is the faster way.
 COMPARED = 1 << 24
+# Keys of a line from which on a warp ranks several keys together, and how many.
+SHARED_LINE = 128
+OWN = 4
 # Keys of a tile; each thread moves a run of them.
 TILE = 2048
 MOVERS = 64
+# Threads of a block whose warps rank keys: small blocks reach more multiprocessors.
+SHARERS = 128
 SUMMERS = 1024
 
 _HEAD = """
@@ -25,6 +31,7 @@ typedef {0} order_t;
 #define TILE 2048
 #define MOVERS 64
 #define RUN (TILE / MOVERS)
+#define OWN 4
 struct slip_sort {{ int64_t numel, line, shift, tiles, first; }};
 """
 # order[rank] = place, sorted[rank] = key, in lines of `line` keys.
@@ -42,6 +49,40 @@ extern "C" __global__ void slip_rank(order_t* order, uint64_t* sorted, const uin
     }
     order[rank] = (order_t)at;
     sorted[rank] = own;
+}
+"""
+# The same by warps: the lanes share the line, of which each element is compared with OWN keys.
+_RANK_SHARED = """
+extern "C" __global__ void slip_rank_shared(order_t* order, uint64_t* sorted,
+                                            const uint64_t* keys, const slip_sort sort) {
+    const int64_t groups = (sort.line + OWN - 1) / OWN;
+    const int64_t warp = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const int lane = threadIdx.x % 32;
+    if (warp >= groups * (sort.numel / sort.line)) return;
+    const int64_t start = warp / groups * sort.line, first = warp % groups * OWN;
+    uint64_t own[OWN];
+    uint32_t rank[OWN] = {};
+#pragma unroll
+    for (int i = 0; i < OWN; i++) {
+        const int64_t at = slip_least(first + i, sort.line - 1);
+        own[i] = keys[start + at];
+    }
+#pragma unroll 4
+    for (int64_t j = lane; j < sort.line; j += 32) {
+        const uint64_t other = keys[start + j];
+#pragma unroll
+        for (int i = 0; i < OWN; i++)
+            rank[i] += other < own[i] || (other == own[i] && j < first + i);
+    }
+#pragma unroll
+    for (int i = 0; i < OWN; i++) {
+        for (int far = 16; far > 0; far /= 2)
+            rank[i] += __shfl_xor_sync(0xffffffffu, rank[i], far);
+        if (lane == i && first + i < sort.line) {
+            order[start + rank[i]] = (order_t)(start + first + i);
+            sorted[start + rank[i]] = own[i];
+        }
+    }
 }
 """
 _COUNT = """
@@ -134,8 +175,13 @@ class Ordering:
         self.ranking: Launch | None = None
         self.passes: list[tuple[Launch, Launch]] = []
         if count * line <= COMPARED:
-            code = KernelCode("slip_rank", head + _RANK)
-            self.ranking = launch(code, device, count, [count, line, 0, 0, 0])
+            tail = [count, line, 0, 0, 0]
+            if line < SHARED_LINE:
+                self.ranking = launch(KernelCode("slip_rank", head + _RANK), device, count, tail)
+                return
+            code = KernelCode("slip_rank_shared", head + _RANK_SHARED)
+            lanes = 32 * blocks(line, OWN) * (count // line)
+            self.ranking = make_launch(code, device, blocks(lanes, SHARERS), SHARERS, tail=tail)
             return
         tiles = blocks(count, TILE)
         self.tiles = tiles
