@@ -227,8 +227,9 @@ def roofline(recording: Recording) -> dict[str, Any]:
     operations or bytes are not known.
     """
     rows = kernel_rows(recording)
-    known = [row for row in rows if row.counted and row.operations and row.nbytes and row.spent]
     limits = card_limits()
+    known = [row for row in rows if row.counted and row.operations and row.nbytes and row.spent
+             and (limits is None or row.limit_share(limits) is not None)]
     return {
         "points": [[row.op or row.name, short(row.where), row.nbytes, row.operations,
                     row.spent // UNIT, row.count, row.dtype] for row in known[:MOST_ROWS]],

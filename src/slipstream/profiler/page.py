@@ -28,11 +28,13 @@ MOST_FOREIGN = 4
 class KernelRow:
     """What is known of one kernel: calls, ns, its line; bytes and operations of all its calls.
 
-    ``counted``: whether bytes are known, as they are where an op is one launch.
+    ``counted``: whether bytes are known, as they are where an op is one launch; ``virtual``:
+    whether its times are the simulated driver's, who looks at threads and not at what they do.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, virtual: bool = False) -> None:
         self.name = name
+        self.virtual = virtual
         self.op = ""
         self.count = 0
         self.spent = 0
@@ -50,17 +52,21 @@ class KernelRow:
         return max(self.lines, key=lambda line: self.lines[line], default="")
 
     def limit_share(self, limits: Limits | None) -> float | None:
-        """The share of the card's nearer limit that it reaches; None where that is not known."""
+        """The share of the card's nearer limit that it reaches; None where that is not known.
+
+        Virtual time may be shorter than any card's, and is then measured by no limit.
+        """
         if not self.counted or limits is None or not self.spent:
             return None
-        return limits.share(self.nbytes, self.operations, self.dtype, self.spent)
+        share = limits.share(self.nbytes, self.operations, self.dtype, self.spent)
+        return None if self.virtual and share > 1 else share
 
 
 def kernel_rows(recording: Recording) -> list[KernelRow]:
     """Kernels by name, the longest first."""
     rows: dict[tuple[str, str], KernelRow] = {}
     for event in recording.of("kernel"):
-        row = rows.setdefault((event.name, event.op), KernelRow(event.name))
+        row = rows.setdefault((event.name, event.op), KernelRow(event.name, recording.virtual))
         facts = recording.plans.get(event.plan)
         row.op = event.op
         row.count += 1
@@ -194,7 +200,8 @@ def seen_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     yield ""
     yield "also seen"
     for text in seen[:MOST_LINES]:
-        yield f"  {text}"
+        where, colon, rest = text.partition(": ")
+        yield f"  {short(where)}{colon}{rest}"
     if len(seen) > MOST_LINES:
         yield f"  and {len(seen) - MOST_LINES} more lines"
 
