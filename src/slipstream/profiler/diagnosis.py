@@ -27,7 +27,13 @@ from slipstream.profiler.budgets import (
     steps_of,
     work_of,
 )
-from slipstream.profiler.mends import ENDED_BY_WAITS, dearest_copy, waits_by_line, why_alone
+from slipstream.profiler.mends import (
+    ENDED_BY_WAITS,
+    dearest_copies,
+    dearest_copy,
+    waits_by_line,
+    why_alone,
+)
 from slipstream.profiler.pauses import python_text
 from slipstream.profiler.words import percent, quoted, short, size
 
@@ -389,7 +395,7 @@ def mended_lines(recording: Recording, found: Diagnosis) -> list[str]:
     if found.bound == "wait":
         return waiting_lines(found)
     if found.bound == "copy":
-        return [dearest_copy(recording)[1]]
+        return [where for _, where, *_ in dearest_copies(recording)]
     reason = main_reason(found)
     if reason in ENDED_BY_WAITS and found.waits:
         return [max(found.waits, key=lambda row: row[2])[0]]
@@ -465,13 +471,15 @@ def waiting_lines(found: Diagnosis) -> list[str]:
 
 def copy_sentence(recording: Recording, found: Diagnosis) -> str:
     """Copies between host and card take the time."""
-    name, where, count, nbytes = dearest_copy(recording)
+    (name, where, count, nbytes), *rest = dearest_copies(recording)
+    others = f" and as much at {' and '.join(short(row[1]) for row in rest)}" if rest else ""
     moving = length(host_copies(recording)) / found.span
     how = (f", in {percent(moving)} the host moves pageable bytes"
            if 3 * moving > found.share("copy") else "")
     return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies{how}; most of "
-            f"it {count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data "
-            "on the card, or copy from pinned memory with non_blocking=True while kernels run")
+            f"it {count:,} × {name} of {size(nbytes / count)} at {quoted(where)}{others}: keep the "
+            "data on the card, or copy from pinned memory with non_blocking=True while kernels "
+            "run")
 
 
 def data_sentence(recording: Recording, found: Diagnosis) -> str:

@@ -189,3 +189,20 @@ def test_no_share_of_a_limit_is_beyond_it() -> None:
     assert "of the limit" in page(recording)
     assert all(int(share) <= 100 for share in re.findall(r"(\d+) % of the limit", page(recording)))
     assert not [point for point in roofline(recording)["points"] if point[0] == "matmul"]
+
+
+def test_every_line_that_copies_as_much_is_named() -> None:
+    batch = ss.rand(512, 512)
+
+    def step() -> None:
+        batch.to("cuda").sum()
+        batch.to("cuda").mean()
+
+    first = step.__code__.co_firstlineno + 1
+    found = seen(step, 20)[1]
+    assert found["bound"] == "copy"
+    named = re.findall(r"test_verdicts\.py:(\d+)", found["verdict"])
+    assert sorted(map(int, named)) == [first, first + 1]
+    assert " and as much at " in found["verdict"]
+    # Without both the data is on the card.
+    assert found["gain"] > 4
