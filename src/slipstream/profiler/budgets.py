@@ -24,6 +24,8 @@ NOT_LAUNCHING = ("waits", "copies", "data", "making plans", "host kernels")
 # Reasons to launch alone that go away with the mend, and what a launch in a graph takes of the host
 # as a part of one by itself.
 MENDABLE = ("exported storage", "wait", "too short", "copy")
+# Those that would be gone if all windows were replayed: the new ones are, once they come again.
+REPLAYABLE = (*MENDABLE, "first sight")
 GRAPHED = 0.2
 # µs: less is not measured.
 LEAST = 0.01
@@ -53,15 +55,15 @@ def host_cost(recording: Recording) -> int:
     return spent - paused(recording)
 
 
-def alone_cost(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE) -> float:
-    """ns of the host that launches took more because they went alone, for these reasons (or all).
+def alone_cost(recording: Recording) -> float:
+    """ns of the host that launches took more because they went alone, and need not.
 
     What a replayed one takes is measured where there are any; else it is a small part of it.
     """
     spent = {True: 0, False: 0}
     count = {True: 0, False: 0}
     for event in recording.of("send"):
-        if event.replayed or reasons is None or event.name in reasons:
+        if event.replayed or event.name in REPLAYABLE:
             spent[event.replayed] += event.end - event.start
             count[event.replayed] += event.value
     if not count[False]:
@@ -70,10 +72,9 @@ def alone_cost(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE)
     return max(spent[False] - each * count[False], 0.0)
 
 
-def budget_of(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE) -> Budget | None:
+def budget_of(recording: Recording) -> Budget | None:
     """Host and card of an op, in µs, without waits, copies, loading and plans.
 
-    ``reasons``: the launches that would be replayed went alone for one of these (None: for any).
     None where no kernel ran on a card.
     """
     kernels = sum(event.end - event.start for event in recording.of("kernel"))
@@ -81,7 +82,7 @@ def budget_of(recording: Recording, reasons: tuple[str, ...] | None = MENDABLE) 
         return None
     calls = recording.threads[0][1] if recording.threads else recording.calls
     host_us = max(host_cost(recording) / 1000 / max(calls, 1), LEAST)
-    saved = alone_cost(recording, reasons) / 1000 / recording.calls
+    saved = alone_cost(recording) / 1000 / recording.calls
     # The Python of each op stays.
     return Budget(recording.calls / steps_of(recording), host_us,
                   max(kernels / 1000 / recording.calls, LEAST), min(saved, host_us - LEAST))

@@ -27,7 +27,13 @@ from slipstream.profiler.budgets import (
     steps_of,
     work_of,
 )
-from slipstream.profiler.mends import ENDED_BY_WAITS, dearest_copy, waits_by_line, why_alone
+from slipstream.profiler.mends import (
+    ENDED_BY_WAITS,
+    dearest_copies,
+    dearest_copy,
+    waits_by_line,
+    why_alone,
+)
 from slipstream.profiler.pauses import python_text
 from slipstream.profiler.words import percent, quoted, short, size
 
@@ -324,7 +330,9 @@ def promised(recording: Recording, found: Diagnosis) -> tuple[float, float] | No
         return None
     steps = steps_of(recording)
     work = work_of(recording, units, shown, working(recording, found))
-    now = work.budget(units, steps).step
+    # A wait that fetches nothing is cheaper than the `item()` that it counts as: a program without
+    # the profile takes no longer than it took with it.
+    now = min(work.budget(units, steps).step, found.span / 1000 / steps)
     mend(work, recording, found)
     return now, work.budget(units, steps).step
 
@@ -387,7 +395,7 @@ def mended_lines(recording: Recording, found: Diagnosis) -> list[str]:
     if found.bound == "wait":
         return waiting_lines(found)
     if found.bound == "copy":
-        return [dearest_copy(recording)[1]]
+        return [where for _, where, *_ in dearest_copies(recording)]
     reason = main_reason(found)
     if reason in ENDED_BY_WAITS and found.waits:
         return [max(found.waits, key=lambda row: row[2])[0]]
@@ -400,17 +408,18 @@ def launch_sentence(recording: Recording, found: Diagnosis) -> str:
             f"{host_cost(recording) / 1000 / max(found.launches, 1):.1f} µs of host time each")
     alone = blamed(found)
     if not alone:
-        if found.replayed < found.launches / 2 and repeats(recording):
-            return (f"{text}; {found.launches - found.replayed:,} were seen for the first time, "
-                    "though their shapes repeat: a longer run replays them, profile more steps")
-        if found.replayed < found.launches / 2:
-            return (f"{text}; {found.launches - found.replayed:,} were seen for the first time: "
+        single = found.launches - found.replayed
+        first = found.alone.get("first sight", 0)
+        if found.replayed < found.launches / 2 and 2 * first >= single:
+            mend = ("though their shapes repeat: a longer run replays them, profile more steps"
+                    if repeats(recording) else
                     "the mend is shapes that repeat, so that windows are replayed")
+            joint = ", " if repeats(recording) else ": "
+            return f"{text}; {first:,} were seen for the first time{joint}{mend}"
         # First sights will be replayed; what else goes alone does so for no one reason.
-        single = sum(count for reason, count in found.alone.items() if reason != "first sight")
         how = "all that repeats is replayed"
-        if FEW * single >= found.launches:
-            how = f"{single:,} go alone"
+        if FEW * (single - first) >= found.launches:
+            how = f"{single - first:,} go alone for other reasons than being new"
         return (f"{text}; {how}: the mend is fewer or larger ops, or one graph of the step "
                 "(cuda.make_graphed_callables)")
     reason, count = max(alone.items(), key=lambda item: item[1])
@@ -462,13 +471,15 @@ def waiting_lines(found: Diagnosis) -> list[str]:
 
 def copy_sentence(recording: Recording, found: Diagnosis) -> str:
     """Copies between host and card take the time."""
-    name, where, count, nbytes = dearest_copy(recording)
+    (name, where, count, nbytes), *rest = dearest_copies(recording)
+    others = f" and as much at {' and '.join(short(row[1]) for row in rest)}" if rest else ""
     moving = length(host_copies(recording)) / found.span
     how = (f", in {percent(moving)} the host moves pageable bytes"
            if 3 * moving > found.share("copy") else "")
     return (f"copy-bound: {percent(found.share('copy'))} of the time goes to copies{how}; most of "
-            f"it {count:,} × {name} of {size(nbytes / count)} at {quoted(where)}: keep the data "
-            "on the card, or copy from pinned memory with non_blocking=True while kernels run")
+            f"it {count:,} × {name} of {size(nbytes / count)} at {quoted(where)}{others}: keep the "
+            "data on the card, or copy from pinned memory with non_blocking=True while kernels "
+            "run")
 
 
 def data_sentence(recording: Recording, found: Diagnosis) -> str:

@@ -18,7 +18,7 @@ from slipstream.profiler import chrome
 from slipstream.profiler.averages import function_events
 from slipstream.profiler.budgets import budget_of, host_cost, steps_of
 from slipstream.profiler.diagnosis import Diagnosis, diagnose
-from slipstream.profiler.page import card_limits, kernel_rows, page
+from slipstream.profiler.page import card_limits, host_by_line, kernel_rows, page
 from slipstream.profiler.words import micro, percent, short
 
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -227,8 +227,9 @@ def roofline(recording: Recording) -> dict[str, Any]:
     operations or bytes are not known.
     """
     rows = kernel_rows(recording)
-    known = [row for row in rows if row.counted and row.operations and row.nbytes and row.spent]
     limits = card_limits()
+    known = [row for row in rows if row.counted and row.operations and row.nbytes and row.spent
+             and (limits is None or row.limit_share(limits) is not None)]
     return {
         "points": [[row.op or row.name, short(row.where), row.nbytes, row.operations,
                     row.spent // UNIT, row.count, row.dtype] for row in known[:MOST_ROWS]],
@@ -253,10 +254,11 @@ def budget(recording: Recording) -> dict[str, Any]:
 
 def line_table(recording: Recording) -> list[list[Any]]:
     """Rows of lines: line, ops, host time, launches, card time."""
-    lines = [line for line in recording.lines if line.called[0] or line.of("kernel")[0]]
-    lines.sort(key=lambda line: -line.called[1] - line.of("kernel")[1])
-    return [[short(f"{line.file}:{line.line}"), line.called[0], line.called[1] // UNIT,
-             line.of("kernel")[0], line.of("kernel")[1] // UNIT] for line in lines[:MOST_ROWS]]
+    rows = [row for row in host_by_line(recording) if row[1] or row[0].of("kernel")[0]]
+    rows.sort(key=lambda row: -row[2] - row[0].of("kernel")[1])
+    return [[short(f"{line.file}:{line.line}"), count, spent // UNIT,
+             line.of("kernel")[0], line.of("kernel")[1] // UNIT]
+            for line, count, spent in rows[:MOST_ROWS]]
 
 
 def memory_lines(recording: Recording) -> list[dict[str, Any]]:

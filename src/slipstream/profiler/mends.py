@@ -35,16 +35,24 @@ def waits_by_line(recording: Recording) -> list[tuple[str, str, int, int]]:
     return sorted(rows, key=lambda row: -row[3])
 
 
-def dearest_copy(recording: Recording) -> tuple[str, str, int, int]:
-    """(direction, line, how many, bytes) of the copies of a line that take the card longest."""
+def dearest_copies(recording: Recording) -> list[tuple[str, str, int, int]]:
+    """(direction, line, how many, bytes) of the copies of a line that take the card longest, and
+    of the next two lines where they take about as long in the same direction."""
     moved: dict[tuple[str, str], list[int]] = {}
     for event in recording.of("copy"):
         entry = moved.setdefault((event.name, event.where), [0, 0, 0])
         entry[0] += 1
         entry[1] += event.value
         entry[2] += event.end - event.start
-    (name, where), (count, nbytes, _) = max(moved.items(), key=lambda item: item[1][2])
-    return name, where, count, nbytes
+    rows = sorted(moved.items(), key=lambda item: -item[1][2])
+    (direction, _), (_, _, most) = rows[0]
+    return [(name, where, count, nbytes) for (name, where), (count, nbytes, spent) in rows[:3]
+            if name == direction and 10 * spent >= 9 * most]
+
+
+def dearest_copy(recording: Recording) -> tuple[str, str, int, int]:
+    """The first of them."""
+    return dearest_copies(recording)[0]
 
 
 def why_alone(recording: Recording, reason: str) -> str:

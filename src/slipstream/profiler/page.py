@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from slipstream.core.api.profiling import card_of
-from slipstream.core.api.recording import Recording
+from slipstream.core.api.recording import LineTotals, Recording
 from slipstream.core.api.waits import also_seen
 from slipstream.profiler.budgets import budget_of, host_cost, steps_of
-from slipstream.profiler.diagnosis import Diagnosis, diagnose
+from slipstream.profiler.diagnosis import Diagnosis, diagnose, merged, without
 from slipstream.profiler.limits import Limits, limits_of
 from slipstream.profiler.pauses import paused, tail_text
 from slipstream.profiler.words import micro, percent, short, size
@@ -28,11 +28,13 @@ MOST_FOREIGN = 4
 class KernelRow:
     """What is known of one kernel: calls, ns, its line; bytes and operations of all its calls.
 
-    ``counted``: whether bytes are known, as they are where an op is one launch.
+    ``counted``: whether bytes are known, as they are where an op is one launch; ``virtual``:
+    whether its times are the simulated driver's, who looks at threads and not at what they do.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, virtual: bool = False) -> None:
         self.name = name
+        self.virtual = virtual
         self.op = ""
         self.count = 0
         self.spent = 0
@@ -50,17 +52,21 @@ class KernelRow:
         return max(self.lines, key=lambda line: self.lines[line], default="")
 
     def limit_share(self, limits: Limits | None) -> float | None:
-        """The share of the card's nearer limit that it reaches; None where that is not known."""
+        """The share of the card's nearer limit that it reaches; None where that is not known.
+
+        Virtual time may be shorter than any card's, and is then measured by no limit.
+        """
         if not self.counted or limits is None or not self.spent:
             return None
-        return limits.share(self.nbytes, self.operations, self.dtype, self.spent)
+        share = limits.share(self.nbytes, self.operations, self.dtype, self.spent)
+        return None if self.virtual and share > 1 else share
 
 
 def kernel_rows(recording: Recording) -> list[KernelRow]:
     """Kernels by name, the longest first."""
     rows: dict[tuple[str, str], KernelRow] = {}
     for event in recording.of("kernel"):
-        row = rows.setdefault((event.name, event.op), KernelRow(event.name))
+        row = rows.setdefault((event.name, event.op), KernelRow(event.name, recording.virtual))
         facts = recording.plans.get(event.plan)
         row.op = event.op
         row.count += 1
@@ -194,7 +200,8 @@ def seen_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     yield ""
     yield "also seen"
     for text in seen[:MOST_LINES]:
-        yield f"  {text}"
+        where, colon, rest = text.partition(": ")
+        yield f"  {short(where)}{colon}{rest}"
     if len(seen) > MOST_LINES:
         yield f"  and {len(seen) - MOST_LINES} more lines"
 
@@ -237,10 +244,35 @@ def foreign_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
         yield f"  and {len(recording.foreign) - MOST_FOREIGN} more kernels"
 
 
+def walks(recording: Recording) -> dict[tuple[str, int], int]:
+    """ns by line that walking the tape back took, beside the ops that the walk called."""
+    found: dict[tuple[str, int], int] = {}
+    spans = [event for event in recording.of("span") if event.name == "backward"]
+    for thread in {event.thread for event in spans}:
+        called = merged((event.start, event.end) for event in recording.of("op", "view")
+                        if event.thread == thread)
+        until = 0
+        # One walk may hold others: what is theirs counts once, for the line of the outer one.
+        for event in sorted((each for each in spans if each.thread == thread),
+                            key=lambda each: each.start):
+            own = without([(max(event.start, until), max(event.end, until))], called)
+            line = event.file, event.line
+            found[line] = found.get(line, 0) + sum(end - start for start, end in own)
+            until = max(until, event.end)
+    return found
+
+
+def host_by_line(recording: Recording) -> list[tuple[LineTotals, int, int]]:
+    """(line, calls of ops, views among them, ns of the host in them and in the tape's walks)."""
+    walked = walks(recording)
+    rows = [(line, line.called[0], line.called[1] + walked.get((line.file, line.line), 0))
+            for line in recording.lines]
+    return sorted(rows, key=lambda row: -row[2])
+
+
 def lines_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
-    """The lines whose ops, views among them, take the host's time."""
-    rows = [(line, *line.called) for line in recording.lines]
-    rows = sorted((row for row in rows if row[1]), key=lambda row: -row[2])[:MOST_LINES]
+    """The lines whose ops, and walks of the tape, take the host's time."""
+    rows = [row for row in host_by_line(recording) if row[1]][:MOST_LINES]
     if not rows:
         return
     yield ""

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import slipstream as ss
 from slipstream.cli import main
 from slipstream.cli.budget import Budget, budget_of, cpu_verdict, facts_of, measured_text
 from slipstream.core.api.budget import Look, Measured, fill
+from slipstream.core.launch.waiting import host_waits, watching
 
 BUSY = """\
 import sys
@@ -129,10 +134,35 @@ def test_wrong_numbers(wrong: list[str]) -> None:
         main(["budget", *wrong])
 
 
-def test_a_wait_longer_than_a_stretch_is_part_of_the_time() -> None:
-    # Ten milliseconds in which a wait of 50 ended, and ten without a wait.
-    spans = [(Look(0, 0, 0, 0, 0), Look(10_000_000, 4, 4, 0, 50_000_000)),
-             (Look(10_000_000, 4, 4, 0, 50_000_000), Look(20_000_000, 8, 8, 0, 50_000_000))]
+def test_of_a_wait_longer_than_a_stretch_only_what_lies_in_it_counts() -> None:
+    # Stretches of ten milliseconds: nine of a wait that goes on behind it, one of a wait that began
+    # before it, none; and twelve of two threads that waited at a time.
+    waited = [0, 9_000_000, 19_000_000, 20_000_000, 20_000_000, 32_000_000]
+    looks = [Look(10_000_000 * number, 4 * number, 4 * number, 0, spent)
+             for number, spent in enumerate(waited)]
+    spans = [pair for number, pair in enumerate(pairwise(looks)) if number != 1]
     found = Measured()
     fill(found, SimpleNamespace(listened=0, kernels=0.0, timers={}, failure=None), spans)
-    assert (found.ops, found.elapsed, found.waited) == (8, 60_000.0, 50_000.0)
+    assert (found.ops, found.elapsed, found.waited) == (16, 40_000.0, 20_000.0)
+
+
+def test_a_wait_under_way_is_seen_by_other_threads() -> None:
+    seen = []
+
+    def look(pause: float) -> None:
+        before = watching.waited()
+        time.sleep(pause)
+        seen.append(watching.waited() - before)
+
+    def inner() -> None:
+        host_waits(ss.device("cpu"), "inner", lambda: None)
+        # The wait that holds the other goes on.
+        other = threading.Thread(target=look, args=(0.02,))
+        other.start()
+        other.join()
+
+    host_waits(ss.device("cpu"), "outer", inner)
+    look(0.0)
+    assert seen[0] >= 20_000_000
+    assert seen[1] == 0
+    assert not watching.under_way

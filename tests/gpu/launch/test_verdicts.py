@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 import slipstream as ss
 from gpu.conftest import REAL
 from slipstream import profiler
-from slipstream.profiler.page import page
+from slipstream.profiler.html import roofline
+from slipstream.profiler.page import card_limits, kernel_rows, page
 
 pytestmark = pytest.mark.skipif(REAL, reason="a card's times are measured: which bound is the "
                                              "larger one depends on the machine")
@@ -44,7 +46,7 @@ def test_tiny_copies_are_named_with_their_mend() -> None:
     assert "(`total.add_(" in found["verdict"]
     assert "make one tensor of them and copy it once" in found["verdict"]
     assert "at most about" in found["verdict"]
-    assert "also seen" in page(recording)
+    assert "also seen\n  test_verdicts.py:" in page(recording)
     assert "100 tiny copies to cuda:0" in page(recording)
 
 
@@ -136,3 +138,71 @@ def test_no_launch_of_sizes_that_never_come_again_is_promised_to_be_replayed() -
         assert found["bound"] == "wait"
         gains.append(found["gain"])
     assert gains[1] < gains[0]
+
+
+def test_a_program_without_the_profile_is_not_said_to_take_longer() -> None:
+    # Waits that fetch nothing are cheaper than the item() that waits are counted as.
+    x = ss.rand(64, device="cuda")
+
+    def step(ends: bool = True) -> None:
+        x.mul(2).sum()
+        if ends:
+            ss.cuda.synchronize()
+
+    for ends in (True, False):
+        for _ in range(200):
+            step(ends)
+    found = seen(step, 200)[1]
+    after = seen(lambda: step(False), 200)[1]
+    (instead,) = re.findall(r"instead of ([\d,]+)\)", found["verdict"])
+    assert "at most about" in found["verdict"]
+    assert float(instead.replace(",", "")) <= found["span"] / 1000 + 1
+    assert 0.8 <= found["gain"] / (found["span"] / after["span"]) <= 1.25
+
+
+def test_what_is_said_of_new_windows_is_what_the_page_counts() -> None:
+    held = [ss.ones(1, 16, device="cuda")]
+
+    def step() -> None:
+        held[0] = ss.cat([held[0], held[0][:1]])
+        ((held[0] * 2).softmax(-1) + 1).exp()
+
+    recording, found = seen(step, 100)
+    first = found["alone"]["first sight"]
+    assert first > found["launches"] / 2
+    assert f"{first:,} were seen for the first time: the mend is shapes" in found["verdict"]
+    text = page(recording)
+    assert f"{first:,} alone: first sight" in text
+    # Shapes that repeat are replayed, and that is a gain.
+    (gain,) = re.findall(r"windows replayed .* in all, ([\d.]+) times faster", text)
+    assert float(gain) > 1.1
+
+
+def test_no_share_of_a_limit_is_beyond_it() -> None:
+    x, w = ss.rand(1024, 1024, device="cuda"), ss.rand(1024, 1024, device="cuda")
+    recording, _ = seen(lambda: (x @ w).softmax(-1), 1)
+    (row,) = [row for row in kernel_rows(recording) if row.op == "matmul"]
+    limits = card_limits()
+    assert limits is not None
+    assert limits.share(row.nbytes, row.operations, row.dtype, row.spent) > 1
+    assert row.limit_share(limits) is None
+    assert "of the limit" in page(recording)
+    assert all(int(share) <= 100 for share in re.findall(r"(\d+) % of the limit", page(recording)))
+    assert not [point for point in roofline(recording)["points"] if point[0] == "matmul"]
+
+
+def test_every_line_that_copies_as_much_is_named() -> None:
+    batch = ss.rand(512, 512)
+
+    def step() -> None:
+        batch.to("cuda").sum()
+        batch.to("cuda").mean()
+
+    first = step.__code__.co_firstlineno + 1
+    found = seen(step, 20)[1]
+    assert found["bound"] == "copy"
+    named = re.findall(r"test_verdicts\.py:(\d+)", found["verdict"])
+    assert sorted(map(int, named)) == [first, first + 1]
+    assert " and as much at " in found["verdict"]
+    # Without both the data is on the card.
+    assert found["gain"] > 4

@@ -236,10 +236,9 @@ class _Sampler:
     def look(self) -> Look:
         """The counts now."""
         counts = [backend.counts for backend in self.cards()]
-        waited = sum(tally.nanoseconds for tally in tuple(watching.waits.values()))
         return Look(time.perf_counter_ns(), door.launches,
                     sum(each.launches for each in counts), sum(each.replayed for each in counts),
-                    waited)
+                    watching.waited())
 
     def finish(self) -> None:
         """End; the timers of windows go."""
@@ -285,11 +284,11 @@ def fill(found: Measured, sampler: Any, spans: list[tuple[Look, Look]]) -> None:
         found.ops += after.ops - before.ops
         found.launches += after.launches - before.launches
         found.replayed += after.replayed - before.replayed
-        # A wait longer than a stretch is told of where it ends: what came before it in the wait
-        # had no ops and was left out.
-        waited = after.waited - before.waited
-        found.elapsed += max(after.now - before.now, waited) / 1e3
-        found.waited += waited / 1e3
+        found.elapsed += (after.now - before.now) / 1e3
+        # Of a wait that goes on behind a stretch only the part within it: what is cut off lies in
+        # stretches of their own.  Of several threads that wait at a time one is enough.
+        waited = min(after.waited - before.waited, after.now - before.now)
+        found.waited += max(waited, 0) / 1e3
     found.spans, found.failure = spans, sampler.failure
     found.listened, found.kernels = sampler.listened, sampler.kernels / 1e3
     for backend, timer in sampler.timers.items():

@@ -54,7 +54,7 @@ class Watching:
 
     ``mode``: that of every thread outside `no_sync`; ``waits`` and ``copies`` (to a device): the
     tallies; ``widened``: calls that made float64 of narrower floats on a device, as (operands,
-    result) by site.
+    result) by site; ``under_way``: when the wait began that a thread is in, ns, by thread.
     """
 
     def __init__(self) -> None:
@@ -62,6 +62,17 @@ class Watching:
         self.waits: dict[tuple[Any, ...], Tally] = {}
         self.copies: dict[tuple[Any, ...], Tally] = {}
         self.widened: dict[tuple[Any, int], tuple[str, str]] = {}
+        self.under_way: dict[int, int] = {}
+
+    def waited(self) -> int:
+        """ns that the host waited until now, waits that are under way included.
+
+        Each is under way or counted: where another thread looks between the two, it is both for
+        that look alone.
+        """
+        now = time.perf_counter_ns()
+        counted = sum(tally.nanoseconds for tally in tuple(self.waits.values()))
+        return counted + sum(now - begun for begun in tuple(self.under_way.values()))
 
     def count(self, table: dict[tuple[Any, ...], Tally], what: str, device: Device,
               spent: tuple[int, int]) -> None:
@@ -130,12 +141,17 @@ def host_waits(device: Device, reason: str, act: Callable[..., Any], *arguments:
     ring = modes.ring
     layer = 0 if ring is None else ring.switch(WAITING)
     begun = 0 if ring is None else ring.now()
+    thread = threading.get_ident()
     start = time.perf_counter_ns()
+    # A wait within a wait, as for memory, is part of it.
+    began = watching.under_way.setdefault(thread, start)
     try:
         return act(*arguments)
     finally:
         end = time.perf_counter_ns()
         watching.count(watching.waits, name, device, (end - start, nbytes))
+        if began == start:
+            watching.under_way.pop(thread, None)
         if ring is not None:
             ring.switch(layer)
             ring.write(WAIT | (device.index or 0) << 8, ring.name_of(name),
