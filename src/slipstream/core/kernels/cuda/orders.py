@@ -31,7 +31,7 @@ typedef {0} order_t;
 #define TILE 2048
 #define MOVERS 64
 #define RUN (TILE / MOVERS)
-#define OWN 4
+#define OWN {1}
 struct slip_sort {{ int64_t numel, line, shift, tiles, first; }};
 """
 # order[rank] = place, sorted[rank] = key, in lines of `line` keys.
@@ -171,7 +171,7 @@ class Ordering:
     def __init__(self, device: Any, count: int, bits: int, line: int, wide: bool = False) -> None:
         self.count = count
         self.itemsize = 8 if wide else 4
-        head = _HEAD.format("int64_t" if wide else "int32_t")
+        head = _HEAD.format("int64_t" if wide else "int32_t", OWN)
         self.ranking: Launch | None = None
         self.passes: list[tuple[Launch, Launch]] = []
         if count * line <= COMPARED:
