@@ -86,12 +86,20 @@ def test_devices_are_named_in_every_way():
 
 
 def test_memory_goes_back_to_the_card():
-    free = memory.mem_get_info()[0]
+    # A card's free memory is everybody's: other processes take and give back in between, so that
+    # one of some tries has to find the very bytes.  Ours alone cannot make them come out by chance.
+    found = [change_of_free_memory() for _ in range(20)]
+    assert (20 * MEGA, 20 * MEGA) in found, found
+
+
+def change_of_free_memory() -> tuple[int, int]:
+    """Bytes that the card has less while 20 MiB are held, and more once they are given back."""
+    before = memory.mem_get_info()[0]
     held = ss.empty(20 * MEGA, dtype=ss.uint8, device="cuda")
-    assert memory.mem_get_info()[0] == free - 20 * MEGA
+    between = memory.mem_get_info()[0]
     del held
     memory.empty_cache()
-    assert memory.mem_get_info()[0] == free
+    return before - between, memory.mem_get_info()[0] - between
 
 
 def test_the_error_ranks_the_lines_that_hold_memory():
