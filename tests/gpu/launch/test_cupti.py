@@ -183,6 +183,31 @@ def test_where_no_time_of_its_kind_is_told_a_launch_keeps_that_of_events(fake):
     assert recording.untold == "32 of 32 launches are by events"
 
 
+def test_copies_are_told_of_from_the_first_one_on(fake):
+    # Until then their records would make each launch of a graph dearer for nothing.
+    x = ss.ones(64, device="cuda")
+    host = ss.ones(64)
+    told = []
+
+    def step(number):
+        x.add_(1)
+        told.append(fake.library.fake_enabled(cupti.MEMCPY))
+        if number > 10:
+            x.copy_(host)
+
+    recording = profiled(step)
+    assert told[8:] == [0] * 4 + [1] * 8
+    copies = recording.of("copy")
+    assert [event.value for event in copies] == [256] * 9
+    assert not any(event.estimated for event in copies)
+    assert recording.untold == ""
+    assert not fake.library.fake_enabled(cupti.MEMCPY)
+    # A second profile begins as the first one did.
+    told.clear()
+    profiled(step, last=11)
+    assert told[8:] == [0] * 3
+
+
 def test_kernels_of_a_captured_graph_and_copies_are_told_too(fake):
     x = ss.ones(1 << 12, device="cuda")
     graph = ss.cuda.CUDAGraph()

@@ -19,12 +19,11 @@ from slipstream.core.vocab.settings import settings
 
 # Versions of its interface whose records are laid out as below: CUDA 12.0 to 12.9, 13.0 to 13.5.
 KNOWN = (range(18, 29), range(130000, 130600))
-MEMCPY, MEMSET, KERNEL, MEMCPY_PEER = 1, 2, 10, 22
+MEMCPY, KERNEL, MEMCPY_PEER = 1, 10, 22
 COPIES = (MEMCPY, MEMCPY_PEER)
 # Begin, end, device, stream, correlation, name, graph of a kernel; bytes first of the others.
 KERNEL_FIELDS = struct.Struct("<16xQQ8xI4xI40xI8xQ44xI")
-FIELDS = {MEMCPY: struct.Struct("<8xQQQI4xII"), MEMSET: struct.Struct("<8xQQQI4xII"),
-          MEMCPY_PEER: struct.Struct("<8xQQQI4xI16xI")}
+FIELDS = {MEMCPY: struct.Struct("<8xQQQI4xII"), MEMCPY_PEER: struct.Struct("<8xQQQI4xI16xI")}
 KIND = struct.Struct("<I")
 END, FORCED = 12, 1
 # Statuses that say that another tool has it.
@@ -101,6 +100,7 @@ class Cupti:
         self.path = path
         self.collector = Collector()
         self.subscriber = ctypes.c_void_p()
+        self.awaits_copy = False
         for name in ("cuptiSubscribe", "cuptiActivityRegisterCallbacks"):
             # Addresses are longer than the numbers that ctypes passes by itself.
             getattr(library, name).argtypes = (ctypes.c_void_p,) * (
@@ -144,9 +144,19 @@ class Cupti:
         except CuptiError:
             self.release()
             raise
-        for kind in FIELDS:
-            # Without copies kernels have their times all the same.
-            self.library.cuptiActivityEnable(kind)
+        self.awaits_copy = True
+
+    def time_copies(self) -> None:
+        """Let copies have records from now on; a second call does nothing.
+
+        While they have, each launch of a graph is dearer, though there be no copy in it (an H200:
+        0.25 µs a kernel), so that this waits for the first copy.
+        """
+        if self.awaits_copy:
+            self.awaits_copy = False
+            for kind in COPIES:
+                # Without these kernels have their times all the same.
+                self.library.cuptiActivityEnable(kind)
 
     def time_kernels(self, wanted: bool) -> bool:
         """Let kernels that are launched from now on have records, or not; whether that worked.
@@ -165,8 +175,9 @@ class Cupti:
 
     def stop(self) -> None:
         """Make no more records; those of work that is done are in the collector's buffers."""
+        self.awaits_copy = False
         self.library.cuptiActivityFlushAll(0)
-        for kind in (KERNEL, *FIELDS):
+        for kind in (KERNEL, *COPIES):
             self.library.cuptiActivityDisable(kind)
         self.library.cuptiActivityFlushAll(FORCED)
 

@@ -195,6 +195,8 @@ class Timer(Sends):
         layer, where = self.ring.switch(COPYING), self.place_of(stream)
         begun = Begun()
         begun.event = 0 if self.told or self.activities else self.mark(stream, where)
+        if self.activities is not None:
+            self.activities.library.time_copies()
         begun.start = self.ring.now()
         driver.copy(*arguments)
         state = modes.current()
