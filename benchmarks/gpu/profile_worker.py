@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-OPS, ROUNDS = 2000, 15
+OPS, ROUNDS = 2000, 40
 
 
 def small_ops(x: Any) -> float:

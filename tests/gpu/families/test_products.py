@@ -119,12 +119,33 @@ def test_groups_of_warps_share_long_sums(size: tuple[int, int, int],
     a, b = numbers(34, (m, k), ss.bfloat16), numbers(35, (n, k), ss.bfloat16)
     # So few blocks are enough for the second smallest tile to be taken.
     monkeypatch.setattr(half_products, "ENOUGH", 7)
-    wide = half_products.HalfTile(32, 64, groups=4)
-    assert half_products.tile_of(tiles.Sizes(m, n, k), 227 << 10) == wide
+    tile = half_products.tile_of(tiles.Sizes(m, n, k), 227 << 10)
+    assert (tile.rows, tile.columns, tile.groups) == (32, 64, 4)
     assert half_products.tile_of(tiles.Sizes(m, n, k), 99 << 10).groups == 1
     assert half_products.tile_of(tiles.Sizes(m, n, 256), 227 << 10).groups == 1
     check(lambda device: tensor(a, device) @ tensor(b, device).t(), ULPS)
     check(lambda device: tensor(a, device)[:, :-8] @ tensor(b, device).t()[:-8], ULPS)
+
+
+@pytest.mark.parametrize("tile", [
+    half_products.HalfTile(128, 64, down=4), half_products.HalfTile(64, 64, down=1, across=4),
+    half_products.HalfTile(32, 64, groups=4, down=1),
+    half_products.HalfTile(32, 32, groups=4, across=1),
+    half_products.HalfTile(32, 32, depth=32, stages=4, groups=2)])
+def test_warps_share_tiles_in_any_manner(tile: half_products.HalfTile,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    # Edges in both directions, columns that are no multiple of four, three of the four layouts.
+    monkeypatch.setattr(half_products, "tile_of", lambda sizes, room: tile)
+    a, b = numbers(36, (136, 200), ss.bfloat16), numbers(37, (70, 200), ss.bfloat16)
+    c, turned = numbers(38, (70,), ss.bfloat16), numbers(39, (200, 136), ss.bfloat16)
+    right = numbers(40, (200, 72), ss.bfloat16)
+
+    def call(device: str) -> Any:
+        x, w, bias = tensor(a, device), tensor(b, device), tensor(c, device)
+        return (x @ w.t(), ss.nn.functional.linear(x, w, bias),
+                tensor(turned, device).t() @ tensor(right, device), x @ tensor(right, device))
+
+    check(call, ULPS)
 
 
 def test_batches_of_narrow_floats() -> None:

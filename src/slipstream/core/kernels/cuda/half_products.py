@@ -37,7 +37,6 @@ OLDEST = (8, 0)
 MOST = 1 << 29
 # Steps of both sides: along k, and along rows or columns.
 Sides = tuple[tuple[int, int], tuple[int, int]]
-WARPS = 4
 # Words that keep neighbouring lines of a tile in different banks, in elements.
 PADDING = 8
 
@@ -46,8 +45,8 @@ PADDING = 8
 class HalfTile:
     """Rows and columns of a tile, steps of a slab, and how many slabs there is room for.
 
-    Of the four warps of a group two share the rows and two the columns.  ``groups``: of warps that
-    share the steps, a slab each in turn; their sums are joined in their order.
+    ``groups``: of warps that share the steps, a slab each in turn; their sums are joined in their
+    order.  ``down`` and ``across``: warps of a group that share the rows, and the columns.
     """
 
     rows: int
@@ -55,6 +54,13 @@ class HalfTile:
     depth: int = 64
     stages: int = 3
     groups: int = 1
+    down: int = 2
+    across: int = 2
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return 32 * self.down * self.across
 
     def lines(self, size: int, along_k: bool) -> tuple[int, int]:
         """Lines of a side's slab and elements of a line."""
@@ -67,14 +73,16 @@ class HalfTile:
         for size, along_k in ((self.rows, left_along_k), (self.columns, right_along_k)):
             lines, length = self.lines(size, along_k)
             elements += lines * (length + PADDING)
-        return self.groups * max(2 * elements * self.stages, 4 * self.rows * (self.columns + 5))
+        return self.groups * max(2 * elements * self.stages, 4 * self.rows * (self.columns + 9))
 
 
 # The largest tile of which there are enough for a card, else the smallest.
-TILES = (HalfTile(128, 64), HalfTile(64, 64), HalfTile(32, 64), HalfTile(32, 32))
+TILES = (HalfTile(128, 64, down=4), HalfTile(64, 64), HalfTile(32, 64), HalfTile(32, 32))
 ENOUGH = 90
-# Where few small tiles have sums of so many slabs, groups of warps share them.
-SHARED = {HalfTile(32, columns): HalfTile(32, columns, groups=4) for columns in (64, 32)}
+# Where few small tiles have sums of so many slabs, groups of warps share them.  The fewer warps
+# share a tile the less each reads of what another has read.
+SHARED = {HalfTile(32, 64): HalfTile(32, 64, groups=4, down=1),
+          HalfTile(32, 32): HalfTile(32, 32, groups=4, across=1)}
 MANY_SLABS = 8
 
 KEEP = """
@@ -89,8 +97,8 @@ _KERNEL = """
 // Of a group.
 #define THREADS {threads}
 #define PADDING {padding}
-#define DOWN (ROWS / 2)
-#define ACROSS (COLUMNS / 2)
+#define DOWN (ROWS / {tile.down})
+#define ACROSS (COLUMNS / {tile.across})
 // Lines of a side's slab in memory, and elements of one.
 #if LEFT_ALONG_K
 #define LEFT_LINES ROWS
@@ -112,16 +120,16 @@ _KERNEL = """
 #define RIGHT_SLAB (RIGHT_LINES * RIGHT_LINE)
 // LINES lines of LENGTH elements, `step` apart; beyond `lines` and `length` come zeros.
 template <int LINES, int LENGTH, class P, class Q>
-SLIP_DEVICE void slip_slab(P to, Q from, int64_t step, int64_t lines, int64_t length, bool fits) {{
+SLIP_DEVICE void slip_slab(P to, Q from, int64_t step, int lines, int length, bool fits) {{
     const int across = LENGTH / 8, down = THREADS / across;
     // A thread has one column of chunks.
     const int thread = threadIdx.x % THREADS;
     const int own = thread / across, column = thread % across * 8;
     P into = to + (own * (LENGTH + PADDING) + column);
     Q place = from + (own * step + column);
-    const int end = column < length ? (int)slip_least(lines, (int64_t)LINES) : 0;
+    const int end = column < length ? lines : 0;
     if (fits) {{
-#pragma unroll
+#pragma unroll 2
         for (int line = 0; line < LINES; line += down) {{
             slip_copy_16(into + line * (LENGTH + PADDING), place, own + line < end);
             place += down * step;
@@ -142,12 +150,13 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     const place_t tiles = (place_t)((walk.rows + ROWS - 1) / ROWS) * across;
     const place_t batch = (place_t)blockIdx.x / tiles, tile = (place_t)blockIdx.x % tiles;
     LOCATE
-    const int64_t first_row = (int64_t)(tile / across) * ROWS;
-    const int64_t first_column = (int64_t)(tile % across) * COLUMNS;
-    const int64_t rows = walk.rows - first_row, columns = walk.columns - first_column;
+    const place_t first_row = tile / across * ROWS, first_column = tile % across * COLUMNS;
+    // Of this tile.
+    const int rows = (int)slip_least(walk.rows - (int64_t)first_row, (int64_t)ROWS);
+    const int columns = (int)slip_least(walk.columns - (int64_t)first_column, (int64_t)COLUMNS);
     const int lane = threadIdx.x % 32, warp = threadIdx.x % THREADS / 32;
     const int group = threadIdx.x / THREADS;
-    const int own_row = warp / 2 * DOWN, own_column = warp % 2 * ACROSS;
+    const int own_row = warp % (ROWS / DOWN) * DOWN, own_column = warp / (ROWS / DOWN) * ACROSS;
     const bool fits = slip_aligned<item_t>(left, 16) && slip_aligned<item_t>(right, 16);
     SLIP_POINTER(item_t) lefts = slip_cast<item_t>(slip_dynamic_shared())
                                  + group * STAGES * (LEFT_SLAB + RIGHT_SLAB);
@@ -156,31 +165,6 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     const item_t* right_tile = right + (right_start + first_column * walk.right_column);
     const int slabs = (int)((walk.depth + DEPTH - 1) / DEPTH);
     const int turns = (slabs + GROUPS - 1) / GROUPS;
-    // A group's slab of a turn.
-    auto bring = [&](int turn) {{
-        const int slab = turn * GROUPS + group, stage = turn % STAGES;
-        const int64_t k = (int64_t)slab * DEPTH, rest = walk.depth - k;
-        SLIP_POINTER(item_t) left_slab = lefts + stage * LEFT_SLAB;
-        SLIP_POINTER(item_t) right_slab = rights + stage * RIGHT_SLAB;
-        if (slab < slabs) {{
-#if LEFT_ALONG_K
-            slip_slab<LEFT_LINES, LEFT_LENGTH>(left_slab, left_tile + k, walk.left_row, rows, rest,
-                                               fits);
-#else
-            slip_slab<LEFT_LINES, LEFT_LENGTH>(left_slab, left_tile + k * walk.left_k, walk.left_k,
-                                               rest, rows, fits);
-#endif
-#if RIGHT_ALONG_K
-            slip_slab<RIGHT_LINES, RIGHT_LENGTH>(right_slab, right_tile + k, walk.right_column,
-                                                 columns, rest, fits);
-#else
-            slip_slab<RIGHT_LINES, RIGHT_LENGTH>(right_slab, right_tile + k * walk.right_k,
-                                                 walk.right_k, rest, columns, fits);
-#endif
-        }}
-        // An empty group counts too.
-        slip_mark_copies();
-    }};
     float sum[DOWN / 16][ACROSS / 8][4] = {{}};
 #ifdef LINE_SUMS
     // The left side times ones, by the warps of the first columns.
@@ -188,18 +172,45 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     const uint32_t ones = slip_pair(1, 1, item_t());
     float line[DOWN / 16][4] = {{}};
 #endif
-#pragma unroll
-    for (int turn = 0; turn < STAGES - 1; turn++) bring(turn);
+    // Where the next slab comes, and where that of this turn is.
+    int next = 0, stage = 0;
 #pragma unroll 1
-    for (int turn = 0; turn < turns; turn++) {{
-        // This slab is here, and everyone is done with the one whose place is taken next.
-        slip_wait_copies<STAGES - 2>();
-        __syncthreads();
-        bring(turn + STAGES - 1);
+    for (int turn = 1 - STAGES; turn < turns; turn++) {{
+        if (turn >= 0) {{
+            // This slab is here, and everyone is done with the one whose place is taken next.
+            slip_wait_copies<STAGES - 2>();
+            __syncthreads();
+        }}
+        const int slab = (turn + STAGES - 1) * GROUPS + group;
+        if (slab < slabs) {{
+            const int64_t k = (int64_t)slab * DEPTH;
+            const int rest = (int)slip_least(walk.depth - k, (int64_t)DEPTH);
+#if LEFT_ALONG_K
+            slip_slab<LEFT_LINES, LEFT_LENGTH>(lefts + next * LEFT_SLAB, left_tile + k,
+                                               walk.left_row, rows, rest, fits);
+#else
+            slip_slab<LEFT_LINES, LEFT_LENGTH>(lefts + next * LEFT_SLAB,
+                                               left_tile + k * walk.left_k, walk.left_k, rest,
+                                               rows, fits);
+#endif
+#if RIGHT_ALONG_K
+            slip_slab<RIGHT_LINES, RIGHT_LENGTH>(rights + next * RIGHT_SLAB, right_tile + k,
+                                                 walk.right_column, columns, rest, fits);
+#else
+            slip_slab<RIGHT_LINES, RIGHT_LENGTH>(rights + next * RIGHT_SLAB,
+                                                 right_tile + k * walk.right_k, walk.right_k,
+                                                 rest, columns, fits);
+#endif
+        }}
+        // An empty group of copies counts too.
+        slip_mark_copies();
+        next = next + 1 == STAGES ? 0 : next + 1;
+        if (turn < 0) continue;
+        SLIP_POINTER(item_t) left_slab = lefts + stage * LEFT_SLAB;
+        SLIP_POINTER(item_t) right_slab = rights + stage * RIGHT_SLAB;
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
         if (turn * GROUPS + group >= slabs) continue;
-        SLIP_POINTER(item_t) left_slab = lefts + turn % STAGES * LEFT_SLAB;
-        SLIP_POINTER(item_t) right_slab = rights + turn % STAGES * RIGHT_SLAB;
-#pragma unroll
+#pragma unroll 2
         for (int k = 0; k < DEPTH; k += 16) {{
             uint32_t a[DOWN / 16][4], b[ACROSS / 16][4];
 #pragma unroll
@@ -240,32 +251,30 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     __syncthreads();
     // Neighbouring threads store neighbouring elements.
     SLIP_POINTER(float) whole = slip_cast<float>(slip_dynamic_shared());
-    const int tile_size = ROWS * (COLUMNS + 4);
+    const int tile_line = COLUMNS + 8, tile_size = ROWS * tile_line;
+    SLIP_POINTER(float) mine = whole + (group * tile_size + (own_row + lane / 4) * tile_line
+                                        + own_column + lane % 4 * 2);
 #pragma unroll
-    for (int i = 0; i < DOWN / 16; i++) {{
+    for (int i = 0; i < DOWN / 8; i++) {{
 #pragma unroll
         for (int j = 0; j < ACROSS / 8; j++) {{
-#pragma unroll
-            for (int e = 0; e < 4; e++) {{
-                const int row = own_row + 16 * i + lane / 4 + e / 2 * 8;
-                const int column = own_column + 8 * j + lane % 4 * 2 + e % 2;
-                whole[group * tile_size + row * (COLUMNS + 4) + column] = sum[i][j][e];
-            }}
+            slip_vector<float, 2> two;
+            two.set(0, sum[i / 2][j][i % 2 * 2]);
+            two.set(1, sum[i / 2][j][i % 2 * 2 + 1]);
+            slip_write(mine + (8 * i * tile_line + 8 * j), two, 2, true);
         }}
     }}
 #ifdef LINE_SUMS
     SLIP_POINTER(float) lines = whole + GROUPS * tile_size;
     if (sums_lines && lane % 4 == 0) {{
 #pragma unroll
-        for (int i = 0; i < DOWN / 16; i++) {{
-            lines[group * ROWS + own_row + 16 * i + lane / 4] = line[i][0];
-            lines[group * ROWS + own_row + 16 * i + lane / 4 + 8] = line[i][2];
-        }}
+        for (int i = 0; i < DOWN / 8; i++)
+            lines[group * ROWS + own_row + 8 * i + lane / 4] = line[i / 2][i % 2 * 2];
     }}
 #endif
     __syncthreads();
 #ifdef LINE_SUMS
-    if (first_column == 0 && threadIdx.x < ROWS && threadIdx.x < rows) {{
+    if (first_column == 0 && threadIdx.x < rows) {{
         wide_t total = lines[threadIdx.x];
 #pragma unroll
         for (int g = 1; g < GROUPS; g++) total = PLUS(total, lines[g * ROWS + threadIdx.x]);
@@ -273,41 +282,52 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     }}
 #endif
     PLACE
-    // Eight elements of a row at once.
-    const bool lies_so = walk.out_column == 1 && walk.out_row % 8 == 0 && out_start % 8 == 0
-                         && slip_aligned<item_t>(out, 16);
-#pragma unroll 2
-    for (int each = threadIdx.x; each < ROWS * COLUMNS / 8; each += THREADS * GROUPS) {{
-        const int own = each / (COLUMNS / 8), eight = each % (COLUMNS / 8) * 8;
-        const int64_t row = first_row + own, first = first_column + eight;
-        if (row >= walk.rows || first >= walk.columns) continue;
-        const int place = own * (COLUMNS + 4) + eight;
-        float totals[8];
+    // Four elements of a row at once, and some such fours before any is stored: what they read is
+    // on its way at the same time.
+    const bool lies_so = walk.out_column == 1 && walk.out_row % 4 == 0 && out_start % 4 == 0
+                         && slip_aligned<item_t>(out, 8);
+    const int fours = ROWS * COLUMNS / 4, everyone = THREADS * GROUPS;
+    const int some = fours / everyone < 4 ? (fours / everyone ? fours / everyone : 1) : 4;
+    // A thread has the same columns in all its rows.
+    const int four = threadIdx.x % (COLUMNS / 4) * 4, apart = everyone / (COLUMNS / 4);
+#pragma unroll 1
+    for (int begin = threadIdx.x / (COLUMNS / 4); begin < ROWS; begin += some * apart) {{
+        slip_vector<item_t, 4> made[some];
 #pragma unroll
-        for (int e = 0; e < 8; e++) totals[e] = whole[place + e];
+        for (int n = 0; n < some; n++) {{
+            const int own = begin + n * apart;
+            slip_vector<float, 4> totals = slip_read<float, 4>(whole + (own * tile_line + four),
+                                                               4, true);
 #pragma unroll
-        for (int g = 1; g < GROUPS; g++) {{
+            for (int g = 1; g < GROUPS; g++) {{
+                const slip_vector<float, 4> more = slip_read<float, 4>(
+                    whole + (g * tile_size + own * tile_line + four), 4, true);
 #pragma unroll
-            for (int e = 0; e < 8; e++)
-                totals[e] = PLUS(totals[e], whole[g * tile_size + place + e]);
+                for (int e = 0; e < 4; e++) totals.set(e, PLUS(totals.get(e), more.get(e)));
+            }}
+            // Beyond the edges the last element is made once more, and not stored.
+            const place_t row = first_row + (own < rows ? own : rows - 1);
+            slip_vector<item_t, 4>& kept = made[n];
+            kept = {{}};
+#pragma unroll
+            for (int e = 0; e < 4; e++) {{
+#ifdef STORES_MORE
+                if (own >= rows || four + e >= columns) continue;
+#endif
+                const place_t column = first_column + (four + e < columns ? four + e
+                                                                          : columns - 1);
+                const wide_t total = totals.get(e);
+                STORE
+            }}
         }}
-        slip_vector<item_t, 8> kept = {{}};
 #pragma unroll
-        for (int e = 0; e < 8; e++) {{
-            const int64_t column = first + e;
-            if (column >= walk.columns) continue;
-            const wide_t total = totals[e];
-            STORE
-        }}
-        const int left = (int)slip_least(walk.columns - first, (int64_t)8);
-        item_t* to = out + (out_start + row * walk.out_row + first * walk.out_column);
-        if (walk.out_column == 1) {{
-            slip_write(to, kept, left, lies_so && left == 8);
-            continue;
-        }}
-#pragma unroll
-        for (int e = 0; e < 8; e++) {{
-            if (e < left) to[e * walk.out_column] = kept.get(e);
+        for (int n = 0; n < some; n++) {{
+            const int own = begin + n * apart;
+            if (own >= rows || four >= columns) continue;
+            item_t* to = out + (out_start + (first_row + own) * walk.out_row
+                                + (first_column + four) * walk.out_column);
+            if (lies_so && four + 4 <= columns) slip_write(to, made[n], 4, true);
+            else slip_scatter<item_t, 4>(to, made[n], columns - four, walk.out_column);
         }}
     }}
 }}
@@ -390,9 +410,12 @@ def tile_of(sizes: Sizes, room: int) -> HalfTile:
 @lru_cache(maxsize=KEPT)
 def code_of(product: Product, tile: HalfTile) -> KernelCode:
     """The kernel of a product with a tile."""
-    text = filled(_KERNEL.format(tile=tile, threads=32 * WARPS, padding=PADDING), product)
+    text = filled(_KERNEL.format(tile=tile, threads=tile.threads, padding=PADDING), product)
     head = (f"#define LEFT_ALONG_K {int(product.left_along_k)}\n"
             f"#define RIGHT_ALONG_K {int(product.right_along_k)}\n")
+    if "aux[" in product.store:
+        # What storing writes besides has to be of its own element.
+        head += "#define STORES_MORE\n"
     code = KernelCode(f"slip_{product.name}", KEEP + product.head + head + MATRIX + text)
     return code.made_by(EPILOGUE if product.fused else TILED)
 
@@ -407,6 +430,6 @@ def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     code = code_of(product, tile)
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, sizes.depth, 1, *geometry]
     tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
-    plan.binding = make_launch(code, device, (tiles, 1), 32 * WARPS * tile.groups, tail=tail,
+    plan.binding = make_launch(code, device, (tiles, 1), tile.threads * tile.groups, tail=tail,
                                numbers=numbers, shared=tile.shared(*sides))
     return LaunchKernel(f"cuda {product.name} by matrix instructions")
