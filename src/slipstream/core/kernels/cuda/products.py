@@ -11,7 +11,7 @@ from typing import Any
 
 import cython
 
-from slipstream.core.kernels.cuda import elements
+from slipstream.core.kernels.cuda import elements, small_tiles
 from slipstream.core.kernels.cuda.epilogues import lead
 from slipstream.core.kernels.cuda.half_products import DTYPES, MOST, has_instruction, maker_of
 from slipstream.core.kernels.cuda.tiles import (
@@ -302,10 +302,12 @@ def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
         made = maker_of(sizes, out, ((left.second, left.first), (right.first, right.second)),
                         (*left.batch, *right.batch))
     words = found.words()
+    tile = tile_of(sizes, COMPUTED_BYTES[out.dtype.compute])
+    if tile.groups > 1 and made is None and small_tiles.suits(out.dtype, sizes, words[-8:-4]):
+        return small_tiles.small_tiles(plan, product, sizes, words, numbers, leads)
     kernel: Kernel = (made or tiled)(plan, product, sizes, words, numbers)
     launch = plan.binding
     if leads and made is None and not numbers and isinstance(launch, Launch):
-        tile = tile_of(sizes, COMPUTED_BYTES[out.dtype.compute])
         # Others keep several elements a thread until their sums are whole.
         if tile.groups > 1:
             lead(out, product, partial(code_of, tile=tile, parts=False), launch,
