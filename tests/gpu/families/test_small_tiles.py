@@ -17,7 +17,7 @@ ULPS = 64.0
 # Rows, steps, columns: every tile, ends of tiles and of shares, and several fetches of a block.
 SIZES = ((1, 17, 1), (64, 64, 40), (33, 100, 20), (5, 96, 17), (40, 500, 7), (17, 65, 33),
          (64, 256, 256), (68, 512, 60), (200, 40, 144), (150, 72, 150), (129, 132, 152),
-         (250, 64, 300), (190, 200, 331), (520, 33, 77), (420, 64, 396))
+         (250, 64, 300), (190, 200, 331), (520, 33, 77), (420, 64, 396), (40, 400, 20))
 
 
 def laid(array: np.ndarray, manner: str) -> Any:
@@ -116,19 +116,21 @@ def test_what_other_kernels_take() -> None:
     assert small_tiles.suits(ss.float32, sizes, [256, 1, 1, 256])
     assert not small_tiles.suits(ss.float32, sizes, [1 << 24, 1, 1, 256])
     assert not small_tiles.suits(ss.float32, sizes, [256, 1, -(1 << 23), 256])
-    assert not small_tiles.suits(ss.float32, tiles.Sizes(64, 256, 4096), [4096, 1, 1, 4096])
+    assert not small_tiles.suits(ss.float32, tiles.Sizes(64, 256, 256, 2), [256, 1, 1, 256])
+    assert not small_tiles.suits(ss.float64, sizes, [256, 1, 1, 256])
 
 
 def test_the_tiles() -> None:
     # As they were fastest on a card: a net's layers, and the gradients of its weights.
     fastest = {(64, 256, 256): (16, 8), (64, 10, 256): (16, 8), (128, 256, 256): (16, 16),
-               (256, 256, 64): (16, 32), (512, 512, 64): (32, 32)}
+               (256, 256, 64): (16, 32), (64, 256, 64): (16, 16)}
     for (rows, columns, depth), tile in fastest.items():
         assert small_tiles.tile_of(tiles.Sizes(rows, columns, depth))[:2] == tile
     found = {small_tiles.tile_of(tiles.Sizes(rows, columns, depth))
              for rows in range(1, 700, 9) for columns in range(1, 700, 9)
              for depth in range(17, 513, 33)}
-    assert 4 < len(found) < 12
+    # A length never seen asks for no kernel mostly.
+    assert 4 < len(found) < 10
     for each in found:
         lanes = each.rows * each.columns // (each.own_rows * each.own_columns)
         warps, groups = each.threads // 32, 32 // lanes

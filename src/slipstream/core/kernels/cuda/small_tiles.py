@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Exact float32 products of small nets: a warp fetches its share of the sums all at once.
 
 What such a product costs is the way to memory and back, once for each time that a block waits for
@@ -9,30 +10,28 @@ access, along whichever dim a side lies; the order of the sums is the same howev
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from slipstream.core.kernels.cuda.epilogues import lead
-from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, few_steps, filled
+from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled, launched
 from slipstream.core.kernels.cuda.walks import NARROW, blocks
 from slipstream.core.launch.cuda.launches import (
     EPILOGUE,
     TILED,
     KernelCode,
-    LaunchKernel,
-    make_launch,
+    Launch,
 )
+from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.vocab.records import Kernel
-
-
-# Blocks of which each of a large card's multiprocessors has one.
-ENOUGH = 132
 
 
 class SmallTile(NamedTuple):
     """Rows and columns of a tile, and of it those of a lane; steps that a block fetches at once.
 
-    ``threads``: of a block; a warp has the whole tile at least once.
+    ``threads``: of a block; ``once``: there are no more steps.  A warp has the whole tile at least
+    once.
     """
 
     rows: int
@@ -41,7 +40,18 @@ class SmallTile(NamedTuple):
     own_columns: int
     depth: int
     threads: int
+    once: bool = True
 
+# Blocks of which each of a large card's multiprocessors has one.
+ENOUGH = 132
+# By the most steps for which they are: tiles for few results, some, and many.
+SMALLEST = {128: SmallTile(16, 8, 4, 2, 128, 256), 256: SmallTile(16, 8, 4, 2, 256, 256),
+            512: SmallTile(16, 8, 4, 2, 256, 256, False)}
+SQUARE = {64: SmallTile(16, 16, 4, 4, 64, 128), 128: SmallTile(16, 16, 4, 4, 128, 256),
+          256: SmallTile(16, 16, 4, 4, 256, 256), 512: SmallTile(16, 16, 4, 4, 256, 256, False)}
+WIDE = {64: SmallTile(16, 32, 4, 4, 64, 128), 128: SmallTile(16, 32, 4, 4, 128, 256)}
+# Steps that a block fetches at most.
+DEEPEST = 256
 
 _KERNEL = """
 #define ROWS {0.rows}
@@ -50,6 +60,8 @@ _KERNEL = """
 #define OWN_COLUMNS {0.own_columns}
 #define DEPTH {0.depth}
 #define THREADS {0.threads}
+// There are no more steps than are fetched at once.
+#define ONCE {0.once:d}
 #define LEFT_ALONG_K {1.left_along_k:d}
 #define RIGHT_ALONG_K {1.right_along_k:d}
 // Lanes of a group, which makes the whole tile, and groups of a warp.
@@ -65,8 +77,8 @@ _KERNEL = """
 #define ONE_EACH (ELEMENTS <= THREADS)
 typedef slip_vector<float, 4> slip_four_steps;
 template <int OWN> SLIP_DEVICE constexpr int slip_near() {{ return OWN < 4 ? OWN : 4; }}
-// A warp's share of a side: LINES rows or columns, whose steps lie side by side, or which do.  Lines
-// are so far apart that lanes meet no bank twice.
+// A warp's share of a side: LINES rows or columns, whose steps lie side by side, or which do.
+// They are so far apart that lanes meet no bank twice.
 template <int LINES, bool ALONG> struct slip_share {{
     static const int APART = ALONG ? STEPS + (GROUPS > 1 ? 8 : 4) : LINES + 4;
     static const int SIZE = (ALONG ? LINES : STEPS) * APART;
@@ -88,7 +100,8 @@ template <int LINES, bool ALONG> struct slip_share {{
     SLIP_DEVICE bool is_unit(int n) {{ return UNITS % 32 == 0 || (int)threadIdx.x % 32 < UNITS; }}
     // Ask for it: `from` is where it begins, of which so many lines and steps are there.
     template <class P>
-    __device__ __forceinline__ void ask(P from, int line_step, int step_step, int lines, int steps) {{
+    __device__ __forceinline__ void ask(P from, int line_step, int step_step, int lines,
+                                        int steps) {{
         from = from + (line_of(0) * line_step + step_of(0) * step_step);
         const int apart = EVERY * (ALONG ? line_step : step_step);
 #pragma unroll
@@ -103,9 +116,11 @@ template <int LINES, bool ALONG> struct slip_share {{
         for (int n = 0; n < TURNS; n++)
             if (is_unit(n)) slip_write(to + at(line_of(n), step_of(n)), held[n], 4, true);
     }}
-    // Ask for it one by one: it may begin anywhere, and its elements lie apart.
+    // Ask for it one by one: it may begin anywhere, and its elements lie apart.  Not a part of the
+    // kernel's own code, which is mostly read once.
     template <class P>
-    SLIP_DEVICE void gather(float* to, P from, int line_step, int step_step, int lines, int steps) {{
+    static __device__ __noinline__ void gather(float* to, P from, int line_step, int step_step,
+                                               int lines, int steps) {{
 #pragma unroll 4
         for (int n = threadIdx.x % 32; n < LINES * STEPS; n += 32) {{
             const int line = ALONG ? n / STEPS : n % LINES, step = ALONG ? n % STEPS : n / LINES;
@@ -141,7 +156,7 @@ template <int LINES, bool ALONG> struct slip_share {{
 }};
 typedef slip_share<ROWS, LEFT_ALONG_K> slip_left;
 typedef slip_share<COLUMNS, RIGHT_ALONG_K> slip_right;
-// A group's sums lie where what its warp fetched is of no use any more; two groups meet no bank twice.
+// A group's sums lie where what its warp fetched is of no use any more; groups meet no bank twice.
 #define SUMS (ELEMENTS + (GROUPS > 1 ? LANES % 32 : 0))
 #define FETCHED (slip_left::SIZE + slip_right::SIZE)
 #define ROOM (FETCHED > GROUPS * SUMS ? FETCHED : GROUPS * SUMS)
@@ -196,11 +211,7 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     const place_t column = slip_least(first_column + each % COLUMNS, columns - 1);
     AHEAD
 #endif
-    for (int slab = DEPTH;; slab += DEPTH) {{
-        settle(begin);
-        begin += DEPTH;
-        // On its way while there is something to compute.
-        if (slab < depth) ask(begin);
+    auto compute = [&]() {{
 #pragma unroll
         for (int turn = 0; turn < STEPS / (4 * GROUPS); turn++) {{
             const int step = (turn * GROUPS + group) * 4;
@@ -218,8 +229,20 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
             }}
         }}
         __syncwarp();
+    }};
+#if ONCE
+    settle(begin);
+    compute();
+#else
+    for (int slab = DEPTH;; slab += DEPTH) {{
+        settle(begin);
+        begin += DEPTH;
+        // On its way while there is something to compute.
+        if (slab < depth) ask(begin);
+        compute();
         if (slab >= depth) break;
     }}
+#endif
 #pragma unroll
     for (int i = 0; i < OWN_ROWS; i++) {{
 #pragma unroll
@@ -252,32 +275,29 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
 """
 # One matrix is a batch of one, which lies where its tensor begins.
 _PLACE = "const int64_t out_start = 0, added_start = 0;\n"
-# Nobody writes to the sides meanwhile.
-_SIDES = "const item_t* __restrict__ left, const item_t* __restrict__ right"
 
 
 def suits(dtype: Any, sizes: Sizes, steps: list[int]) -> bool:
-    """Whether a product is one of those; ``steps``: of both sides, as the tail has them."""
-    left_row, left_k, right_k, right_column = map(abs, steps)
-    reach = max(sizes.rows * left_row + sizes.depth * left_k,
-                sizes.columns * right_column + sizes.depth * right_k)
-    return (dtype.name == "float32" and sizes.batches == 1 and 0 < sizes.rows * sizes.columns
-            and reach < NARROW and few_steps(sizes.rows, sizes.columns, sizes.depth))
+    """Whether a product of shared tiles is one of those; ``steps``: of both sides, as in the tail.
+    """
+    if dtype.name != "float32" or sizes.batches != 1 or not sizes.rows or not sizes.columns:
+        return False
+    left_row, left_k, right_k, right_column = steps
+    # Places are reckoned in 32 bits, those beyond the last row and step too.
+    depth = sizes.depth + DEEPEST
+    return ((sizes.rows + 16) * abs(left_row) + depth * abs(left_k) < NARROW
+            and (sizes.columns + 32) * abs(right_column) + depth * abs(right_k) < NARROW)
 
 
 def tile_of(sizes: Sizes) -> SmallTile:
     """The tile of a product, from its sizes alone: as each was fastest on a card."""
-    few, some = sizes.depth <= 64, sizes.depth <= 128
-    for rows, columns in ((16, 8), (16, 16), (16, 32)):
-        if blocks(sizes.rows, rows) * blocks(sizes.columns, columns) <= ENOUGH:
-            break
-    else:
-        return SmallTile(32, 32, 8, 4, 64, 128)
-    if columns == 8:
-        return SmallTile(16, 8, 4, 4, 64 if few else 128 if some else 256, 128)
-    if few:
-        return SmallTile(16, columns, 4, 4, 64, 128)
-    return SmallTile(16, columns, 4, 4, 128 if some or columns > 16 else 256, 256)
+    depth, columns, down = sizes.depth, sizes.columns, blocks(sizes.rows, 16)
+    steps = 64 if depth <= 64 else 128 if depth <= 128 else 256 if depth <= 256 else 512
+    if steps > 64 and down * blocks(columns, 8) <= ENOUGH:
+        return SMALLEST[steps]
+    if steps > 128 or (steps == 64 and columns <= 16) or down * blocks(columns, 16) <= ENOUGH:
+        return SQUARE[steps]
+    return WIDE[steps]
 
 
 @lru_cache(maxsize=KEPT)
@@ -288,20 +308,28 @@ def code_of(product: Product, tile: SmallTile) -> KernelCode:
     return code.made_by(EPILOGUE if product.fused else TILED)
 
 
+@lru_cache(maxsize=KEPT)
+def alone(product: Product, tile: SmallTile) -> tuple[Product, KernelCode]:
+    """The product of two matrices, and its kernel."""
+    product = product._replace(locate="", place=_PLACE)
+    return product, code_of(product, tile)
+
+
 def small_tiles(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
                 numbers: tuple[str, ...] = (), leads: bool = True) -> Kernel:
     """The kernel of a product that `suits`; arguments as `tiled` has them.
 
     ``leads``: it may take what follows it into its kernel.
     """
-    product = product._replace(locate="", place=_PLACE, sides=_SIDES)
     tile = tile_of(sizes)
-    code = code_of(product, tile)
+    product, code = alone(product, tile)
+    device = plan.out_spec.device
+    grid = (blocks(sizes.columns, tile.columns), blocks(sizes.rows, tile.rows), 1)
     tail = [sizes.rows, sizes.columns, sizes.depth, 1, sizes.depth, 1, *geometry]
-    grid = (blocks(sizes.columns, tile.columns), blocks(sizes.rows, tile.rows))
-    launch = make_launch(code, plan.out_spec.device, grid, tile.threads, tail=tail,
-                         numbers=numbers)
+    # As `make_launch` makes it; products are bound for every new size.
+    launch = Launch(code, modules.function(device, code), (grid, (tile.threads, 1, 1), 0), numbers,
+                    struct.pack(f"<{len(tail)}q", *tail))
     if leads and not numbers:
         lead(plan.out_spec, product, partial(code_of, tile=tile), launch, (sizes, geometry[-8:]))
     plan.binding = launch
-    return LaunchKernel(f"cuda {product.name} of small tiles")
+    return launched(f"cuda {product.name} of small tiles")
