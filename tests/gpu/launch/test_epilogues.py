@@ -71,7 +71,8 @@ def test_what_follows_a_product(size: tuple[int, int, int], dtype: Any) -> None:
     counted(lambda: ((kept := linear(x, w, bias)), kept * beside), 1)
 
 
-@pytest.mark.parametrize("size", [(64, 256, 64), (33, 100, 20), (5, 17, 96), (40, 500, 7)])
+@pytest.mark.parametrize("size", [(64, 256, 64), (33, 100, 20), (5, 17, 96), (40, 500, 7),
+                                  (150, 72, 150), (250, 64, 301)])
 def test_what_follows_a_small_exact_product(size: tuple[int, int, int]) -> None:
     rows, depth, columns = size
     x, w, bias = (some(rows, depth, dtype=ss.float32), some(columns, depth, dtype=ss.float32),

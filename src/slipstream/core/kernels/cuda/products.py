@@ -14,6 +14,7 @@ import cython
 from slipstream.core.kernels.cuda import elements
 from slipstream.core.kernels.cuda.epilogues import lead
 from slipstream.core.kernels.cuda.half_products import DTYPES, MOST, has_instruction, maker_of
+from slipstream.core.kernels.cuda.small_tiles import small_tiles, suits
 from slipstream.core.kernels.cuda.tiles import (
     COMPUTED_BYTES,
     DEEPEST,
@@ -302,14 +303,17 @@ def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
         made = maker_of(sizes, out, ((left.second, left.first), (right.first, right.second)),
                         (*left.batch, *right.batch))
     words = found.words()
-    kernel: Kernel = (made or tiled)(plan, product, sizes, words, numbers)
+    if made is not None:
+        kernel: Kernel = made(plan, product, sizes, words, numbers)
+        return kernel
+    tile = tile_of(sizes, COMPUTED_BYTES[out.dtype.compute])
+    if tile.groups > 1 and suits(out.dtype, sizes, words[-8:-4]):
+        return small_tiles(plan, product, sizes, words, numbers, leads)
+    kernel = tiled(plan, product, sizes, words, numbers)
     launch = plan.binding
-    if leads and made is None and not numbers and isinstance(launch, Launch):
-        tile = tile_of(sizes, COMPUTED_BYTES[out.dtype.compute])
-        # Others keep several elements a thread until their sums are whole.
-        if tile.groups > 1:
-            lead(out, product, partial(code_of, tile=tile, parts=False), launch,
-                 (sizes, words[-8:]))
+    # Others keep several elements a thread until their sums are whole.
+    if leads and tile.groups > 1 and not numbers and isinstance(launch, Launch):
+        lead(out, product, partial(code_of, tile=tile, parts=False), launch, (sizes, words[-8:]))
     return kernel
 
 
