@@ -53,6 +53,8 @@ from slipstream.core.kernels.cuda.measures import (
     RESIDENT_BYTES,
     RESIDENT_FAR,
     RESIDENT_PLACES,
+    SHARED_BY,
+    SHARED_LANES,
     SHELF_BATCH,
     SINGLE_BLOCKS,
     STATIC_BYTES,
@@ -95,12 +97,13 @@ class Cut:
         self.shared = shared
 
 
-def cut(reduction: Reduction, space: Space, card: tuple[int, int] = (0, 1)) -> list[Cut]:
+def cut(reduction: Reduction, space: Space,
+        card: tuple[int, int, bool] = (0, 1, False)) -> list[Cut]:
     """The launches of a reduction over a space: one, or one for each stage.
 
-    ``card``: bytes of shared memory that a block may have, and how many processors there are.  They
-    decide where a row is kept and how many blocks take row after row, and so how fast the kernel
-    is; the order of reductions is the same.
+    ``card``: bytes of shared memory that a block may have, how many processors there are, and
+    whether blocks run in clusters.  They decide where a row is kept and how many blocks take row
+    after row, and so how fast the kernel is; the order of reductions is the same.
     """
     brief = reduction.brief
     if goes_down(reduction, space):
@@ -131,21 +134,43 @@ def _briefly(cuts: list[Cut]) -> list[Cut]:
     return cuts
 
 
-def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int]) -> Cut:
+def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int, bool]) -> Cut:
     """A cut whose rows are kept in shared memory, if they fit."""
-    plan, words, end = cut.plan, dict(cut.words), 0
-    limit, processors = card
-    for value in reduction.stages.reread():
-        place = reduction.outputs + value
-        if plan.kinds[place] != ONCE and not plan.shared[place]:
-            words[f"shelf{value}"] = [end]
-            end += _blocks(space.length * reduction.itemsizes[place], WIDEST) * WIDEST
+    limit, processors, clusters = card
+    end: cython.longlong = _shelves(reduction, space, cut, 1)[1]
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
-    least = 2 if cut.block[0] < MOST_THREADS else 1
+    lanes: cython.longlong = cut.block[0]
+    cluster: cython.longlong = 1
+    if clusters and lanes >= SHARED_LANES:
+        # Blocks of the same row, so that as many again are on a processor.
+        cluster = SHARED_BY
+    words, end = _shelves(reduction, space, cut, cluster)
+    least: cython.longlong = (2 if lanes < MOST_THREADS else 1) * cluster
     resident: cython.longlong = min(least, max(limit // (end + STATIC_BYTES), 1))
-    plan = plan._replace(shelf=True, least=least, batch=min(plan.batch, SHELF_BATCH))
-    return Cut(plan, words, cut.block, min(space.rows, processors * resident), cut.chunks, end)
+    plan = cut.plan._replace(shelf=True, least=least, batch=min(cut.plan.batch, SHELF_BATCH))
+    if cluster > 1:
+        plan = plan._replace(threads=lanes // cluster, cluster=cluster)
+    groups = min(space.rows, processors * resident // cluster)
+    return Cut(plan, words, (lanes // cluster, 1), groups * cluster, cut.chunks, end)
+
+
+def _shelves(reduction: Reduction, space: Space, cut: Cut, cluster: int) -> tuple[Words, int]:
+    """The words with the places of shelves in a block, and how many bytes they take there.
+
+    Of a row's vectors the threads of a cluster's blocks take turns: each turn is whole.
+    """
+    words, end = dict(cut.words), 0
+    length: cython.longlong = space.length
+    lanes: cython.longlong = cut.block[0]
+    if cluster > 1:
+        length = _blocks(length, lanes * cut.plan.vector) * (lanes // cluster) * cut.plan.vector
+    for value in reduction.stages.reread():
+        place = reduction.outputs + value
+        if cut.plan.kinds[place] != ONCE and not cut.plan.shared[place]:
+            words[f"shelf{value}"] = [end]
+            end += _blocks(length * reduction.itemsizes[place], WIDEST) * WIDEST
+    return words, end
 
 
 # ---- rows ----

@@ -22,6 +22,9 @@ MOST_TURNS = 4
 # the larger cards.  Shared memory that a kernel needs beside its rows.
 HALF_SHARED = 108 << 10
 STATIC_BYTES = 4096
+# Threads of a row from which on a cluster's blocks share it, on cards with clusters, and how many.
+SHARED_LANES = 512
+SHARED_BY = 2
 # Vectors that a thread takes at once from there.
 SHELF_BATCH = 2
 # What is read again for its results is split between blocks only where rows are few and long; a

@@ -26,7 +26,8 @@ class ReducePlan(NamedTuple):
     rows that the same threads take at once; ``exact``: all batches are full; ``stage``: the one
     stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
     ``shelf``: what a row is read again for lies in shared memory, and blocks take row after row;
-    ``columns``: the schedule; ``brief``: the program is the one with fewer walks.
+    ``columns``: the schedule; ``brief``: the program is the one with fewer walks; ``cluster``:
+    blocks that share a row, each with a part of it on its shelf.
     """
 
     columns: bool
@@ -46,6 +47,7 @@ class ReducePlan(NamedTuple):
     least: int = 1
     shelf: bool = False
     brief: bool = False
+    cluster: int = 1
 
 
 # Plans by their fields: a launch of other sizes mostly has one that is known.
