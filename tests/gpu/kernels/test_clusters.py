@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from catalogue import host
 
@@ -19,32 +18,32 @@ F32, BF16 = ss.float32, ss.bfloat16
 CARD = (227 << 10, 2)
 
 
-def softmax_of(x: Any) -> Any:
-    """A chain of two reductions and maps."""
+def softmax_of(x: Any, weight: Any) -> Any:
+    """A chain of two reductions and maps, and a weight that all rows share."""
     raised = (x - x.amax(-1, keepdim=True)).exp()
-    return raised / raised.sum(-1, keepdim=True)
+    return raised / raised.sum(-1, keepdim=True) * weight
 
 
 def normalized_of(x: Any, weight: Any) -> tuple[Any, Any, Any]:
-    """A chain of reductions, a weight that all rows share, and a row value beside."""
+    """A chain of reductions, and row values beside."""
     mean = x.mean(-1, keepdim=True)
     centred = x - mean
     root = ((centred * centred).mean(-1, keepdim=True) + 1e-5).rsqrt()
     return centred * root * weight, mean, x.amax(-1, keepdim=True)
 
 
-def backward_of(g: Any, y: Any) -> Any:
-    """The gradient of a softmax: two operands on the shelf, one reduction."""
-    return (g - (g * y).sum(-1, keepdim=True)) * y
+def backward_of(g: Any, y: Any, weight: Any) -> Any:
+    """Two operands on the shelf, one reduction."""
+    return (g - (g * y * weight).sum(-1, keepdim=True)) * y * weight
 
 
 def formulas(dtype: Any) -> list[Formula]:
     """Formulas whose rows wait on the shelf."""
     return [Formula(softmax_of, [dtype]), Formula(normalized_of, [dtype, F32, dtype]),
             Formula(backward_of, [dtype]),
-            Formula(lambda x: x * (x * x).sum(-1, keepdim=True).rsqrt(), [dtype]),
-            Formula(lambda x: (x - x.amin(-1, keepdim=True), x.argmax(-1, keepdim=True)),
-                    [dtype, ss.int64])]
+            Formula(lambda x, weight: x * (x * x).sum(-1, keepdim=True).rsqrt() * weight, [dtype]),
+            Formula(lambda x, weight: ((x - x.amin(-1, keepdim=True)) * weight,
+                                       x.argmax(-1, keepdim=True)), [dtype, ss.int64])]
 
 
 def results_of(formula: Formula, shape: Sequence[int], dtype: Any) -> tuple[Run, list[bytes]]:
@@ -96,11 +95,22 @@ def test_blocks_of_a_cluster_are_whole_rows(monkeypatch: pytest.MonkeyPatch) -> 
     assert few.binding.shape[0][0] == 2 * layouts.SHARED_BY
 
 
+def test_one_block_has_a_row_that_is_short_or_shares_nothing(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProgramKernel, "card", (*CARD, True))
+    squares = Formula(lambda x: x * (x * x).sum(-1, keepdim=True).rsqrt(), [F32])
+    for formula, length, shared in ((squares, 50304, False), (Formula(softmax_of, [F32]), 24000,
+                                                              False),
+                                    (Formula(softmax_of, [F32]), 50304, True)):
+        run, _ = results_of(formula, (3, length), F32)
+        assert ("__cluster_dims__" in run.source()) == shared
+
+
 def test_older_cards_are_given_no_clusters(restart: Any) -> None:
-    x, texts, results = numbers([3, 50304]), [], []
+    x, weight, texts, results = numbers([3, 50304]), numbers([50304]), [], []
     for model in ("H100", "B200", "A100"):
         restart(model=model)
-        run = Run(Formula(softmax_of, [F32]), x=cuda(x)).launch()
+        run = Run(Formula(softmax_of, [F32]), x=cuda(x), weight=cuda(weight)).launch()
         texts.append("__cluster_dims__" in run.source())
         results.append(host(run.results[0]).tobytes())
     assert texts == [True, True, False]
@@ -115,7 +125,8 @@ def test_results_may_take_the_place_of_operands(monkeypatch: pytest.MonkeyPatch)
     run, results = results_of(formula, x.shape, F32)
     assert "__cluster_dims__" in run.source()
     tensor = cuda(x)
-    assert host(Run(formula, x=tensor).launch([tensor]).tensors[0]).tobytes() == results[0]
+    again = Run(formula, x=tensor, weight=run.operands["weight"]).launch([tensor])
+    assert host(again.tensors[0]).tobytes() == results[0]
 
 
 @pytest.mark.usefixtures("short")
@@ -125,6 +136,6 @@ def test_rows_in_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
     x = cuda(numbers([6, 3, 5000]))
     formula = Formula(softmax_of, [F32])
     for view in (x[:, 1], x[::2, :, 1::2], x.transpose(0, 1), x[:, :, ::2].flip(-1)):
-        run = check(formula, ulps=256.0, x=view)
+        weight = cuda(numbers(view.shape[-1:], seed=1))
+        run = check(formula, ulps=256.0, x=view, weight=weight)
         assert "__cluster_dims__" in run.source()
-    np.testing.assert_allclose(host(run.results[0]).sum(-1), 1.0, rtol=1e-4)

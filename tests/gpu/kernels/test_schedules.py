@@ -220,7 +220,7 @@ def test_where_a_row_waits_changes_no_bit(restart: Any) -> None:
 
 
 def test_blocks_that_take_row_after_row_change_no_bit(restart: Any) -> None:
-    # An L4 has 58 processors for 71 rows, an H100 a cluster for each.
+    # An L4 has 58 processors for 71 rows, an H100 a block for each.
     one = Formula(lambda x: x * (x * x).sum(-1, keepdim=True).rsqrt(), [F32])
     two = Formula(lambda x: softmax_of(x, -1), [F32])
     x, found = numbers([71, 23001]), []
@@ -232,7 +232,7 @@ def test_blocks_that_take_row_after_row_change_no_bit(restart: Any) -> None:
             run = check(formula, ulps=256.0, x=cuda(x))
             assert "slip_copies_done" in run.source()
             grid = run.binding.shape[0][0]
-            assert grid == (58 if model == "L4" else 71 * layouts.SHARED_BY)
+            assert grid == (58 if model == "L4" else 71)
             results.append(host(run.results[0]).tobytes())
             # The same where each row is written to its own place.
             tensor = cuda(x)

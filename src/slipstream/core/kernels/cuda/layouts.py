@@ -36,6 +36,7 @@ from slipstream.core.kernels.cuda.measures import (
     JOINED_BYTES,
     KEPT_BYTES,
     KEPT_BYTES_LARGE,
+    KEPT_ELEMENTS,
     KEPT_VECTORS,
     LARGE_BATCH,
     LARGEST_KEPT,
@@ -54,7 +55,6 @@ from slipstream.core.kernels.cuda.measures import (
     RESIDENT_FAR,
     RESIDENT_PLACES,
     SHARED_BY,
-    SHARED_LANES,
     SHELF_BATCH,
     SINGLE_BLOCKS,
     STATIC_BYTES,
@@ -110,10 +110,9 @@ def cut(reduction: Reduction, space: Space,
         return _cut_columns(reduction, space) if brief is None else _briefly(
             _cut_columns(brief, space))
     cuts = _cut_rows(reduction, space)
-    if brief is not None and (cuts[0].plan.again or cuts[0].plan.stage >= 0):
-        fewer = _cut_rows(brief, space)
-        # Registers that would hold the row for one walk less are slower than shared memory.
-        if fewer[0].plan.again or _reads_memory_again(reduction, space, cuts[0].plan):
+    if brief is not None:
+        fewer = _fewer_walks(reduction, brief, space, cuts[0].plan)
+        if fewer is not None:
             cuts, reduction = _briefly(fewer), brief
     if cuts[0].plan.again and cuts[0].plan.stage < 0:
         return [_shelved(reduction, space, cuts[0], card)]
@@ -125,6 +124,22 @@ def _reads_memory_again(reduction: Reduction, space: Space, plan: ReducePlan) ->
     if plan.stage >= 0 or not plan.again:
         return plan.stage >= 0
     return space.length * _read_bytes(reduction, plan.kinds, plan.shared) > LARGEST_KEPT
+
+
+def _fewer_walks(reduction: Reduction, brief: Reduction, space: Space,
+                 plan: ReducePlan) -> list[Cut] | None:
+    """The cuts of the program with fewer walks, if they are faster than this plan."""
+    if _reads_memory_again(reduction, space, plan):
+        return _cut_rows(brief, space)
+    many = plan.threads > LONG_BLOCK and plan.vector * plan.batch > KEPT_ELEMENTS
+    if not plan.again and not many:
+        return None
+    if brief.spread and not brief.single:
+        # One more walk over shared memory costs less than moments do.
+        return None
+    # Registers that would hold the row for one walk less are slower than shared memory.
+    fewer = _cut_rows(brief, space, False)
+    return fewer if fewer[0].plan.again else None
 
 
 def _briefly(cuts: list[Cut]) -> list[Cut]:
@@ -142,9 +157,11 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int,
         return cut
     lanes: cython.longlong = cut.block[0]
     cluster: cython.longlong = 1
-    if clusters and lanes >= SHARED_LANES:
-        # Blocks of the same row, so that as many again are on a processor.
+    if clusters and lanes == MOST_THREADS and _has_shared(reduction, cut.plan):
+        # While the threads of one block wait for what all rows share, those of another go on.
         cluster = SHARED_BY
+        shared = _shelves(reduction, space, cut, cluster)[1]
+        cluster = cluster if cluster * (shared + STATIC_BYTES) <= limit else 1
     words, end = _shelves(reduction, space, cut, cluster)
     least: cython.longlong = (2 if lanes < MOST_THREADS else 1) * cluster
     resident: cython.longlong = min(least, max(limit // (end + STATIC_BYTES), 1))
@@ -155,16 +172,22 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int,
     return Cut(plan, words, (lanes // cluster, 1), groups * cluster, cut.chunks, end)
 
 
+def _has_shared(reduction: Reduction, plan: ReducePlan) -> bool:
+    """Whether rows share an operand that has an element for each of theirs."""
+    return any([plan.shared[place] and plan.kinds[place] != ONCE for place in reduction.full
+                if place >= reduction.outputs])
+
+
 def _shelves(reduction: Reduction, space: Space, cut: Cut, cluster: int) -> tuple[Words, int]:
     """The words with the places of shelves in a block, and how many bytes they take there.
 
-    Of a row's vectors the threads of a cluster's blocks take turns: each turn is whole.
+    The threads of a cluster's blocks take turns at a row's vectors, those of the first one first.
     """
     words, end = dict(cut.words), 0
     length: cython.longlong = space.length
-    lanes: cython.longlong = cut.block[0]
-    if cluster > 1:
-        length = _blocks(length, lanes * cut.plan.vector) * (lanes // cluster) * cut.plan.vector
+    turn: cython.longlong = cut.block[0] * cut.plan.vector
+    first: cython.longlong = turn // cluster
+    length = length // turn * first + min(length % turn, first)
     for value in reduction.stages.reread():
         place = reduction.outputs + value
         if cut.plan.kinds[place] != ONCE and not cut.plan.shared[place]:
@@ -294,7 +317,8 @@ def _block_class(lanes: int) -> int:
     return MOST_THREADS
 
 
-def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
+def _cut_rows(reduction: Reduction, space: Space, largest: bool = True) -> list[Cut]:
+    """The cuts of rows; ``largest``: blocks of the most threads may keep a row in registers."""
     rows: cython.longlong = space.rows
     length: cython.longlong = space.length
     kinds = _row_kinds(reduction, space)
@@ -305,7 +329,7 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     kept: cython.longlong = max(stored + reduction.kept_bytes, 1)
     most: cython.longlong = _keep(reduction, kept, vector)
     # What is read once only needs no more threads to be kept.
-    large = most * vector * kept <= KEPT_BYTES_LARGE and not reduction.single
+    large = largest and most * vector * kept <= KEPT_BYTES_LARGE and not reduction.single
     lanes: cython.longlong
     keep: cython.longlong
     lanes, keep = _lanes(vectors, most, rows, large)

@@ -123,8 +123,12 @@ class ElementWriter:
         return f"{name}[k]" if self.is_batched(value) else name
 
     def is_batched(self, value: int) -> bool:
-        """Whether the vectors of an input are asked for by batches: not what all rows share."""
-        return self.plan.again and not self.plan.shared[self.formula.outputs + value]
+        """Whether the vectors of an input are asked for by batches.
+
+        What all rows share is so only beside a single operand that is on the shelf already.
+        """
+        near = len(self.shelf) == 1
+        return self.plan.again and (near or not self.plan.shared[self.formula.outputs + value])
 
     def kind(self, value: int) -> str:
         """The kind of access of an input."""
