@@ -32,15 +32,15 @@ def normalized_of(x: Any, weight: Any) -> tuple[Any, Any, Any]:
     return centred * root * weight, mean, x.amax(-1, keepdim=True)
 
 
-def backward_of(g: Any, y: Any, weight: Any) -> Any:
-    """Two operands on the shelf, one reduction."""
-    return (g - (g * y * weight).sum(-1, keepdim=True)) * y * weight
+def added_of(x: Any, weight: Any, residual: Any) -> Any:
+    """One operand on the shelf, one that is read in the end, one reduction of two."""
+    return x * (x * x * weight).sum(-1, keepdim=True) + residual
 
 
 def formulas(dtype: Any) -> list[Formula]:
     """Formulas whose rows wait on the shelf."""
     return [Formula(softmax_of, [dtype]), Formula(normalized_of, [dtype, F32, dtype]),
-            Formula(backward_of, [dtype]),
+            Formula(added_of, [dtype]),
             Formula(lambda x, weight: x * (x * x).sum(-1, keepdim=True).rsqrt() * weight, [dtype]),
             Formula(lambda x, weight: ((x - x.amin(-1, keepdim=True)) * weight,
                                        x.argmax(-1, keepdim=True)), [dtype, ss.int64])]

@@ -157,11 +157,10 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int,
         return cut
     lanes: cython.longlong = cut.block[0]
     cluster: cython.longlong = 1
-    if clusters and lanes == MOST_THREADS and _has_shared(reduction, cut.plan):
+    if clusters and lanes == MOST_THREADS and _has_company(reduction, cut.plan):
         # While the threads of one block wait for what all rows share, those of another go on.
-        cluster = SHARED_BY
-        shared = _shelves(reduction, space, cut, cluster)[1]
-        cluster = cluster if cluster * (shared + STATIC_BYTES) <= limit else 1
+        shared = _shelves(reduction, space, cut, SHARED_BY)[1]
+        cluster = SHARED_BY if SHARED_BY * (shared + STATIC_BYTES) <= limit else 1
     words, end = _shelves(reduction, space, cut, cluster)
     least: cython.longlong = (2 if lanes < MOST_THREADS else 1) * cluster
     resident: cython.longlong = min(least, max(limit // (end + STATIC_BYTES), 1))
@@ -172,10 +171,13 @@ def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int,
     return Cut(plan, words, (lanes // cluster, 1), groups * cluster, cut.chunks, end)
 
 
-def _has_shared(reduction: Reduction, plan: ReducePlan) -> bool:
-    """Whether rows share an operand that has an element for each of theirs."""
-    return any([plan.shared[place] and plan.kinds[place] != ONCE for place in reduction.full
-                if place >= reduction.outputs])
+def _has_company(reduction: Reduction, plan: ReducePlan) -> bool:
+    """Whether one operand lies on the shelf, and all rows share another one."""
+    shelved = [value for value in reduction.stages.reread()
+               if not plan.shared[reduction.outputs + value]]
+    return len(shelved) == 1 and any([
+        plan.shared[place] and plan.kinds[place] != ONCE for place in reduction.full
+        if place >= reduction.outputs])
 
 
 def _shelves(reduction: Reduction, space: Space, cut: Cut, cluster: int) -> tuple[Words, int]:
