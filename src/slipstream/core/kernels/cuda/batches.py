@@ -66,7 +66,7 @@ class BatchWriter(PartWriter):
         for value in values:
             place = formula.outputs + value
             name, kind = formula.pointers[place], self.plan.kinds[place]
-            shelf = f"{name}_shelf + at * {vector}"
+            shelf = f"{name}_shelf + {self.shelf_place()} * {vector}"
             if kind in (FLAT, VECTOR):
                 self.lines.add(f"if ({asked}) slip_copy_ahead<{formula.stored(place)}, {vector}>("
                                f"{shelf}, {name}_next + {self.place_of(place)}, fits);")
@@ -126,7 +126,16 @@ class BatchWriter(PartWriter):
         """The vector of an operand in shared memory."""
         formula, vector = self.formula, self.plan.vector
         return (f"slip_read<{formula.stored(place)}, {vector}>("
-                f"{formula.pointers[place]}_shelf + at * {vector}, {vector}, true)")
+                f"{formula.pointers[place]}_shelf + {self.shelf_place()} * {vector}, {vector}, "
+                "true)")
+
+    def shelf_place(self) -> str:
+        """Which vector of its shelf a thread has for a vector of the row.
+
+        The blocks of a cluster take turns along a row, and each has what is its own side by side.
+        """
+        cluster = self.plan.cluster
+        return f"((at - lane) / {cluster} + (int)threadIdx.x)" if cluster > 1 else "at"
 
     def read(self, place: int, suffix: str = "") -> str:
         """The vector of an operand in memory, from the thread's row or another pointer on."""

@@ -36,6 +36,7 @@ from slipstream.core.kernels.cuda.measures import (
     JOINED_BYTES,
     KEPT_BYTES,
     KEPT_BYTES_LARGE,
+    KEPT_ELEMENTS,
     KEPT_VECTORS,
     LARGE_BATCH,
     LARGEST_KEPT,
@@ -53,6 +54,7 @@ from slipstream.core.kernels.cuda.measures import (
     RESIDENT_BYTES,
     RESIDENT_FAR,
     RESIDENT_PLACES,
+    SHARED_BY,
     SHELF_BATCH,
     SINGLE_BLOCKS,
     STATIC_BYTES,
@@ -95,22 +97,22 @@ class Cut:
         self.shared = shared
 
 
-def cut(reduction: Reduction, space: Space, card: tuple[int, int] = (0, 1)) -> list[Cut]:
+def cut(reduction: Reduction, space: Space,
+        card: tuple[int, int, bool] = (0, 1, False)) -> list[Cut]:
     """The launches of a reduction over a space: one, or one for each stage.
 
-    ``card``: bytes of shared memory that a block may have, and how many processors there are.  They
-    decide where a row is kept and how many blocks take row after row, and so how fast the kernel
-    is; the order of reductions is the same.
+    ``card``: bytes of shared memory that a block may have, how many processors there are, and
+    whether blocks run in clusters.  They decide where a row is kept and how many blocks take row
+    after row, and so how fast the kernel is; the order of reductions is the same.
     """
     brief = reduction.brief
     if goes_down(reduction, space):
         return _cut_columns(reduction, space) if brief is None else _briefly(
             _cut_columns(brief, space))
     cuts = _cut_rows(reduction, space)
-    if brief is not None and (cuts[0].plan.again or cuts[0].plan.stage >= 0):
-        fewer = _cut_rows(brief, space)
-        # Registers that would hold the row for one walk less are slower than shared memory.
-        if fewer[0].plan.again or _reads_memory_again(reduction, space, cuts[0].plan):
+    if brief is not None:
+        fewer = _fewer_walks(reduction, brief, space, cuts[0].plan)
+        if fewer is not None:
             cuts, reduction = _briefly(fewer), brief
     if cuts[0].plan.again and cuts[0].plan.stage < 0:
         return [_shelved(reduction, space, cuts[0], card)]
@@ -124,6 +126,22 @@ def _reads_memory_again(reduction: Reduction, space: Space, plan: ReducePlan) ->
     return space.length * _read_bytes(reduction, plan.kinds, plan.shared) > LARGEST_KEPT
 
 
+def _fewer_walks(reduction: Reduction, brief: Reduction, space: Space,
+                 plan: ReducePlan) -> list[Cut] | None:
+    """The cuts of the program with fewer walks, if they are faster than this plan."""
+    if _reads_memory_again(reduction, space, plan):
+        return _cut_rows(brief, space)
+    many = plan.threads > LONG_BLOCK and plan.vector * plan.batch > KEPT_ELEMENTS
+    if not plan.again and not many:
+        return None
+    if brief.spread and not brief.single:
+        # One more walk over shared memory costs less than moments do.
+        return None
+    # Registers that would hold the row for one walk less are slower than shared memory.
+    fewer = _cut_rows(brief, space, False)
+    return fewer if fewer[0].plan.again else None
+
+
 def _briefly(cuts: list[Cut]) -> list[Cut]:
     """Cuts of the program with fewer walks."""
     for each in cuts:
@@ -131,21 +149,53 @@ def _briefly(cuts: list[Cut]) -> list[Cut]:
     return cuts
 
 
-def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int]) -> Cut:
+def _shelved(reduction: Reduction, space: Space, cut: Cut, card: tuple[int, int, bool]) -> Cut:
     """A cut whose rows are kept in shared memory, if they fit."""
-    plan, words, end = cut.plan, dict(cut.words), 0
-    limit, processors = card
-    for value in reduction.stages.reread():
-        place = reduction.outputs + value
-        if plan.kinds[place] != ONCE and not plan.shared[place]:
-            words[f"shelf{value}"] = [end]
-            end += _blocks(space.length * reduction.itemsizes[place], WIDEST) * WIDEST
+    limit, processors, clusters = card
+    end: cython.longlong = _shelves(reduction, space, cut, 1)[1]
     if not 0 < end <= limit - STATIC_BYTES:
         return cut
-    least = 2 if cut.block[0] < MOST_THREADS else 1
+    lanes: cython.longlong = cut.block[0]
+    cluster: cython.longlong = 1
+    if clusters and lanes == MOST_THREADS and _has_company(reduction, cut.plan):
+        # While the threads of one block wait for what all rows share, those of another go on.
+        shared = _shelves(reduction, space, cut, SHARED_BY)[1]
+        cluster = SHARED_BY if SHARED_BY * (shared + STATIC_BYTES) <= limit else 1
+    words, end = _shelves(reduction, space, cut, cluster)
+    least: cython.longlong = (2 if lanes < MOST_THREADS else 1) * cluster
     resident: cython.longlong = min(least, max(limit // (end + STATIC_BYTES), 1))
-    plan = plan._replace(shelf=True, least=least, batch=min(plan.batch, SHELF_BATCH))
-    return Cut(plan, words, cut.block, min(space.rows, processors * resident), cut.chunks, end)
+    plan = cut.plan._replace(shelf=True, least=least, batch=min(cut.plan.batch, SHELF_BATCH))
+    if cluster > 1:
+        plan = plan._replace(threads=lanes // cluster, cluster=cluster)
+    groups = min(space.rows, processors * resident // cluster)
+    return Cut(plan, words, (lanes // cluster, 1), groups * cluster, cut.chunks, end)
+
+
+def _has_company(reduction: Reduction, plan: ReducePlan) -> bool:
+    """Whether one operand lies on the shelf, and all rows share another one."""
+    shelved = [value for value in reduction.stages.reread()
+               if not plan.shared[reduction.outputs + value]]
+    return len(shelved) == 1 and any([
+        plan.shared[place] and plan.kinds[place] != ONCE for place in reduction.full
+        if place >= reduction.outputs])
+
+
+def _shelves(reduction: Reduction, space: Space, cut: Cut, cluster: int) -> tuple[Words, int]:
+    """The words with the places of shelves in a block, and how many bytes they take there.
+
+    The threads of a cluster's blocks take turns at a row's vectors, those of the first one first.
+    """
+    words, end = dict(cut.words), 0
+    length: cython.longlong = space.length
+    turn: cython.longlong = cut.block[0] * cut.plan.vector
+    first: cython.longlong = turn // cluster
+    length = length // turn * first + min(length % turn, first)
+    for value in reduction.stages.reread():
+        place = reduction.outputs + value
+        if cut.plan.kinds[place] != ONCE and not cut.plan.shared[place]:
+            words[f"shelf{value}"] = [end]
+            end += _blocks(length * reduction.itemsizes[place], WIDEST) * WIDEST
+    return words, end
 
 
 # ---- rows ----
@@ -269,7 +319,8 @@ def _block_class(lanes: int) -> int:
     return MOST_THREADS
 
 
-def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
+def _cut_rows(reduction: Reduction, space: Space, largest: bool = True) -> list[Cut]:
+    """The cuts of rows; ``largest``: blocks of the most threads may keep a row in registers."""
     rows: cython.longlong = space.rows
     length: cython.longlong = space.length
     kinds = _row_kinds(reduction, space)
@@ -280,7 +331,7 @@ def _cut_rows(reduction: Reduction, space: Space) -> list[Cut]:
     kept: cython.longlong = max(stored + reduction.kept_bytes, 1)
     most: cython.longlong = _keep(reduction, kept, vector)
     # What is read once only needs no more threads to be kept.
-    large = most * vector * kept <= KEPT_BYTES_LARGE and not reduction.single
+    large = largest and most * vector * kept <= KEPT_BYTES_LARGE and not reduction.single
     lanes: cython.longlong
     keep: cython.longlong
     lanes, keep = _lanes(vectors, most, rows, large)

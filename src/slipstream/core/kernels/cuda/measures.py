@@ -11,6 +11,8 @@ MOST_THREADS = 1024
 KEPT_BYTES = 256
 KEPT_BYTES_LARGE = 128
 KEPT_VECTORS = 8
+# The same of elements in the largest blocks, where the program can do with one walk less.
+KEPT_ELEMENTS = 32
 # How many values a thread computes in unrolled code, about: more take long to compile.
 UNROLLED = 640
 # Rows are spread over more threads while there are fewer in all than this; while there are more
@@ -22,6 +24,8 @@ MOST_TURNS = 4
 # the larger cards.  Shared memory that a kernel needs beside its rows.
 HALF_SHARED = 108 << 10
 STATIC_BYTES = 4096
+# How many blocks of a cluster share a row that would have one of the most threads.
+SHARED_BY = 2
 # Vectors that a thread takes at once from there.
 SHELF_BATCH = 2
 # What is read again for its results is split between blocks only where rows are few and long; a

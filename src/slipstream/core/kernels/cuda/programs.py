@@ -49,6 +49,8 @@ AnySpace = Space | tuple[Ints, Sequence[Ints]]
 Ready = tuple[AnyPlan, Words, Shape]
 # Arrays in scratch memory begin at multiples of this.
 ALIGNMENT = 256
+# The generation of cards from which on blocks run in clusters.
+CLUSTERS_SINCE = 9
 
 
 class ProgramKernel(LaunchKernel):
@@ -163,10 +165,11 @@ class ProgramKernel(LaunchKernel):
         return self.brief if isinstance(plan, ReducePlan) and plan.brief else self.formula
 
     @cached_property
-    def card(self) -> tuple[int, int]:
-        """Bytes of shared memory that a block may have; how many processors there are."""
+    def card(self) -> tuple[int, int, bool]:
+        """Bytes of shared memory that a block may have; how many processors; whether clusters."""
         properties = drivers.current().properties(self.device.index or 0)
-        return int(properties.shared_memory_per_block_optin), int(properties.multi_processor_count)
+        return (int(properties.shared_memory_per_block_optin),
+                int(properties.multi_processor_count), properties.major >= CLUSTERS_SINCE)
 
     def _has_lines(self) -> bool:
         level = self.formula.stages.level

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.batches import BatchWriter
+from slipstream.core.kernels.cuda.clusters import CLUSTERS
 from slipstream.core.kernels.cuda.stages import EACH
 from slipstream.core.kernels.cuda.turns import Turn
 from slipstream.core.launch.cuda.launches import ROWS
@@ -74,12 +75,15 @@ class ReduceWriter(BatchWriter):
         # Told of one block, the compiler would take more registers than if told of none.
         least = f", {self.plan.least}" if self.plan.least > 1 else ""
         bounds = f"{self.plan.threads}{least}"
-        lines.open(f'extern "C" __global__ void __launch_bounds__({bounds})\n'
+        shared = self.plan.cluster > 1
+        dims = f"__cluster_dims__({self.plan.cluster}, 1, 1) " if shared else ""
+        lines.open(f'extern "C" __global__ void {dims}__launch_bounds__({bounds})\n'
                    f"{formula.name}({formula.parameters(self.part_parameters())})")
         formula.add_uniform(lines)
         self.body()
         lines.close()
-        return access.struct_text(self.words) + formula.folds_text() + "\n" + lines.text()
+        head = access.struct_text(self.words) + (CLUSTERS if shared else "")
+        return head + formula.folds_text() + "\n" + lines.text()
 
     def body(self) -> None:
         """The row or column from its operands to its results."""

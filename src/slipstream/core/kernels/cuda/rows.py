@@ -12,23 +12,26 @@ from __future__ import annotations
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import ONCE
-from slipstream.core.kernels.cuda.reducing import ReduceWriter
+from slipstream.core.kernels.cuda.shelves import ShelfWriter
 from slipstream.core.kernels.cuda.stages import LINE, PLACES
 
 
-class RowWriter(ReduceWriter):
+class RowWriter(ShelfWriter):
     """Writes a row kernel."""
-
-    suffix = "_row"
 
     def body(self) -> None:
         """The thread's row, or several at once: then all are asked for before one is used."""
-        lines, turns = self.lines, self.plan.turns
+        lines, plan = self.lines, self.plan
+        turns = plan.turns
         # A row that takes several batches has all threads of the block.
-        lanes = self.plan.threads if self.plan.again else "blockDim.x"
-        lines.add(f"const int lane = threadIdx.x, lanes = {lanes};")
+        lanes = plan.threads if plan.again else "blockDim.x"
+        if plan.cluster > 1:
+            lines.add(f"const int lane = slip_rank() * {lanes} + threadIdx.x, "
+                      f"lanes = {lanes * plan.cluster};", "int turn = 0;")
+        else:
+            lines.add(f"const int lane = threadIdx.x, lanes = {lanes};")
         if self.shelf:
-            self._walk_rows()
+            self.walk_rows()
             return
         self._declare_kept()
         if turns == 1:
@@ -46,59 +49,6 @@ class RowWriter(ReduceWriter):
         self.line_inputs()
         self.reduce()
         lines.close()
-
-    def _walk_rows(self) -> None:
-        """Row after row: while one is computed the next one is on its way to shared memory."""
-        lines, formula = self.lines, self.formula
-        for value in self.shelf:
-            place = formula.outputs + value
-            kind, name = formula.stored(place), formula.pointers[place]
-            lines.add(f"SLIP_POINTER({kind}) {name}_shelf = "
-                      f"slip_cast<{kind}>(slip_dynamic_shared() + tail.shelf{value});",
-                      f"const {kind}* {name}_next = {name};")
-        lines.add(f"const bool fits = {self.fits_checks()};")
-        self._go_to("blockIdx.x")
-        kind = self.count_type()
-        lines.loop(f"for ({kind} at = lane; at < ({kind})tail.vectors; at += lanes)",
-                   "#pragma unroll 4")
-        self.add_coordinates()
-        self.fill_shelf(self.shelf, "true")
-        lines.close()
-        lines.loop("for (int64_t row = blockIdx.x; row < tail.rows; row += gridDim.x)",
-                   "#pragma unroll 1")
-        lines.add("const bool mine = true, more = row + gridDim.x < tail.rows;",
-                  f"const {kind} begin = 0, end = ({kind})tail.vectors;")
-        self._go_to("more ? row + gridDim.x : row")
-        self._add_pointers()
-        lines.add("slip_copies_done();")
-        self.line_inputs()
-        self.reduce()
-        if len(self.stages.fold_values) < 2:
-            # A thread that is ahead must not write to the next row's fold what others still read.
-            lines.add("__syncthreads();")
-        lines.close()
-
-    def _go_to(self, row: str) -> None:
-        """Where the row lies that is put on the shelf."""
-        lines, plan = self.lines, self.plan
-        lines.open("")
-        lines.add(f"const int64_t ahead = {row};")
-        lines.add(*access.coordinates("row", plan.outer, "ahead", plan.wide))
-        for value in self.shelf:
-            place = self.formula.outputs + value
-            name = self.formula.pointers[place]
-            where = access.offset("row", plan.outer, place, wide=True)
-            lines.add(f"{name}_next = {name} + ({where});")
-        lines.close()
-
-    def _add_pointers(self) -> None:
-        """Where the row's operands lie."""
-        lines, plan, formula = self.lines, self.plan, self.formula
-        lines.add(*access.coordinates("row", plan.outer, "row", plan.wide))
-        for place, name in enumerate(formula.pointers):
-            const = "" if place < formula.outputs else "const "
-            where = access.offset("row", plan.outer, place, wide=True)
-            lines.add(f"{const}{formula.stored(place)}* {name}_row = {name} + ({where});")
 
     def add_coordinates(self) -> None:
         """The coordinates of a vector in its row, where they are needed."""
@@ -125,7 +75,7 @@ class RowWriter(ReduceWriter):
                       "const bool mine = own < tail.rows;",
                       "const int64_t row = mine ? own : 0;",
                       f"const {kind} begin = 0, end = mine ? ({kind})tail.vectors : 0;")
-        self._add_pointers()
+        self.add_pointers()
         lines.add(f"const bool fits = {self.fits_checks()};")
 
     def declare_line_input(self, value: int) -> None:
@@ -248,8 +198,11 @@ class RowWriter(ReduceWriter):
     def _result(self, value: int, found: str) -> None:
         name = self.formula.values[value]
         kind = self.formula.type_of(value)
-        self.lines.add(f"const {kind} {name} = slip_fold_row<fold_{name}, {self.plan.warps}>"
-                       f"({found}, lane, lanes){self.stages.member(value)};")
+        warps, cluster = self.plan.warps, self.plan.cluster
+        fold = f"slip_fold_row<fold_{name}, {warps}>({found}, lane, lanes)"
+        if cluster > 1:
+            fold = f"slip_fold_cluster<fold_{name}, {warps}, {cluster}>({found}, lane, lanes, turn)"
+        self.lines.add(f"const {kind} {name} = {fold}{self.stages.member(value)};")
 
     def finish_fold(self, value: int) -> None:
         """Every thread gets the row's result."""

@@ -5,6 +5,6 @@ cdef class Space:
 cdef class Reduction:
     cdef public object stages
     cdef public list itemsizes, levels, full, steps, order
-    cdef public bint places, single, row_inputs
+    cdef public bint places, single, row_inputs, spread
     cdef public Reduction brief
     cdef public long long outputs, part_bytes, fold_bytes, kept_bytes, work, itemsize

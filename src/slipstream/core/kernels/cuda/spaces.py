@@ -8,6 +8,7 @@ import cython
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints
+from slipstream.core.kernels.cuda.briefs import SPREAD
 from slipstream.core.kernels.cuda.stages import EACH, PLACES, Stages
 from slipstream.core.kernels.cuda.writing import SIZES, Formula
 from slipstream.core.shapes.collapse import collapse
@@ -61,6 +62,7 @@ class Reduction:
     row_inputs: bool
     order: list[int]
     brief: Reduction | None
+    spread: bool
 
     def __init__(self, formula: Formula) -> None:
         stages = formula.stages
@@ -88,6 +90,8 @@ class Reduction:
         self.order = first + [place for place in range(len(self.levels)) if place not in first]
         # The same program with fewer walks, if there is one.
         self.brief = None
+        # Whether it has moments in place of a walk.
+        self.spread = any(stages.step(value).primitive == SPREAD for value in stages.fold_values)
         self.row_inputs = min(stages.level[:len(formula.program.inputs)], default=EACH) < EACH
 
 

@@ -26,7 +26,8 @@ class ReducePlan(NamedTuple):
     rows that the same threads take at once; ``exact``: all batches are full; ``stage``: the one
     stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
     ``shelf``: what a row is read again for lies in shared memory, and blocks take row after row;
-    ``columns``: the schedule; ``brief``: the program is the one with fewer walks.
+    ``columns``: the schedule; ``brief``: the program is the one with fewer walks; ``cluster``:
+    blocks that share a row, each with a part of it on its shelf.
     """
 
     columns: bool
@@ -46,6 +47,7 @@ class ReducePlan(NamedTuple):
     least: int = 1
     shelf: bool = False
     brief: bool = False
+    cluster: int = 1
 
 
 # Plans by their fields: a launch of other sizes mostly has one that is known.
@@ -121,8 +123,12 @@ class ElementWriter:
         return f"{name}[k]" if self.is_batched(value) else name
 
     def is_batched(self, value: int) -> bool:
-        """Whether the vectors of an input are asked for by batches: not what all rows share."""
-        return self.plan.again and not self.plan.shared[self.formula.outputs + value]
+        """Whether the vectors of an input are asked for by batches.
+
+        What all rows share is so only beside a single operand that is on the shelf already.
+        """
+        near = len(self.shelf) == 1
+        return self.plan.again and (near or not self.plan.shared[self.formula.outputs + value])
 
     def kind(self, value: int) -> str:
         """The kind of access of an input."""

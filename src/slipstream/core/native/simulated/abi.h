@@ -4,6 +4,8 @@
 
 #define SLIP_WARP 32
 #define SLIP_PAGE 4096
+/* Most blocks of a cluster. */
+#define SLIP_CLUSTER 8
 
 /* Kinds of access, as bits of the marks that a kernel leaves for each byte it touches. */
 #define SLIP_READ 1
@@ -57,8 +59,10 @@ struct slip_context {
     slip_triple thread, block, block_dim, grid_dim;
     const unsigned char *parameters;
     unsigned shared_size;
+    unsigned rank; /* of the block in its cluster */
     int (*next)(slip_context *);
     int (*barrier)(slip_context *, int predicate);
+    void (*meet)(slip_context *); /* the barrier of a cluster */
     unsigned long long (*together)(slip_context *, unsigned mask, int what,
                                    unsigned long long value, int source);
     const slip_block *(*find)(slip_context *, unsigned long long address);
@@ -78,6 +82,7 @@ typedef struct slip_kernel {
     unsigned count, nbytes; /* of the parameters */
     unsigned max_threads;
     unsigned local;
+    unsigned cluster; /* how many blocks along x run together */
 } slip_kernel;
 
 /* What a built source holds; its function `slip_image` fills this in. */

@@ -7,7 +7,8 @@ from slipstream.core.native.simulated.tokens import AFTER_STAR, Tokens
 STATEMENT_STARTS = {";", "{", "}", ""}
 HEADS = {"for", "if", "while", "switch"}
 NO_CALLS = HEADS | {"return", "sizeof", "alignof", "decltype", "catch", "slip_pointer", "alignas",
-                    "__align__", "static_assert", "__launch_bounds__", "defined"}
+                    "__align__", "static_assert", "__launch_bounds__", "__cluster_dims__",
+                    "defined"}
 # Signs and words before an operand: what follows is no binary operator.
 BEFORE_OPERANDS = set("(,=!?:;{}&|+-*/%<>~^[") | {
     "&&", "||", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<",

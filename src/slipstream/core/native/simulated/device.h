@@ -2,7 +2,7 @@
 typedef __SIZE_TYPE__ size_t;
 
 static slip_context *slip_now;
-static unsigned char slip_shared_memory[256 << 10] __attribute__((aligned(1024)));
+static unsigned char slip_shared_memory[2 << 20] __attribute__((aligned(1024)));
 
 #define SLIP_SIMULATED 1
 #define __CUDACC__ 1
@@ -17,6 +17,7 @@ static unsigned char slip_shared_memory[256 << 10] __attribute__((aligned(1024))
 #define __restrict__
 #define __restrict
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #if defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
@@ -249,7 +250,7 @@ template <class T> inline typename slip_bare<T>::type __ldg(const slip_pointer<T
 }
 template <class T> inline T __ldg(const T *p) { return *p; }
 template <class T> inline slip_pointer<T> slip_shared() {
-    return slip_pointer<T>((T *)slip_shared_memory, &slip_now->shared);
+    return slip_pointer<T>((T *)slip_now->shared.start, &slip_now->shared);
 }
 inline slip_pointer<unsigned char> slip_dynamic_shared() { return slip_shared<unsigned char>(); }
 

@@ -25,7 +25,8 @@ extern "C" __attribute__((visibility("default"))) void slip_image_of(slip_image 
     image->dynamic_shared = slip_shared_memory;
 }}
 """
-ROW = "slip_describe<decltype(&{symbol}), &{symbol}>::kernel(\"{name}\", (unsigned)({threads})), "
+ROW = ("slip_describe<decltype(&{symbol}), &{symbol}>::kernel(\"{name}\", "
+       "(unsigned)({threads}), (unsigned)({cluster})), ")
 KEPT_OPTIONS = re.compile(r"(-D\s*|--define-macro=|-U\s*|--undefine-macro=|-std=|--std=)(.*)")
 SHORT = {"--define-macro=": "-D", "--undefine-macro=": "-U", "--std=": "-std="}
 
@@ -43,6 +44,7 @@ class Kernel(ctypes.Structure):
         ("name", ctypes.c_char_p), ("run", ctypes.c_void_p),
         ("parameters", ctypes.POINTER(Parameter)), ("count", ctypes.c_uint),
         ("nbytes", ctypes.c_uint), ("max_threads", ctypes.c_uint), ("local", ctypes.c_uint),
+        ("cluster", ctypes.c_uint),
     )
 
 
@@ -118,5 +120,6 @@ def table(kernels: list[KernelText], wanted: str) -> str:
             if base.strip() != kernel.name or not arguments:
                 continue
             symbol, name = f"{symbol}<{arguments}", wanted
-        rows.append(ROW.format(symbol=symbol, name=name, threads=kernel.max_threads))
-    return TABLE.format(kernels="".join(rows) or "{0, 0, 0, 0, 0, 0, 0}", count=len(rows))
+        rows.append(ROW.format(symbol=symbol, name=name, threads=kernel.max_threads,
+                               cluster=kernel.cluster))
+    return TABLE.format(kernels="".join(rows) or "{0, 0, 0, 0, 0, 0, 0, 0}", count=len(rows))

@@ -19,6 +19,10 @@ SIZES = struct.Struct("6I")
 MOST_GRID = (2**31 - 1, 65535, 65535)
 MOST_BLOCK = (1024, 1024, 64)
 MOST_THREADS = 1024
+WARP = 32
+# Capability of cards with clusters of blocks, and most blocks of one.
+CLUSTERS_SINCE = (9, 0)
+MOST_CLUSTER = 8
 STATIC_SHARED = 48 * KIB
 REGISTERS = 32
 # Images are made anew when what every kernel is built with has changed.
@@ -48,6 +52,7 @@ class Function:
         self.image_address = module.image.address
         self.nbytes: int = kernel.nbytes
         self.max_threads: int = kernel.max_threads or MOST_THREADS
+        self.cluster: int = kernel.cluster
         self.dynamic_limit = STATIC_SHARED
         self.static_shared = module.image.static_shared()
 
@@ -152,9 +157,25 @@ class KernelCalls(StreamCalls):
         if threads > 1024 or block[2] > 64 or grid[1] > 65535 or grid[2] > 65535 or (
                 grid[0] > MOST_GRID[0]):
             raise DriverError(call, "INVALID_VALUE", f"grid {grid}, block {block}: too large")
+        if function.cluster > 1:
+            self.check_cluster(call, function, grid[0], threads)
         if threads > function.max_threads:
             raise DriverError(call, "INVALID_VALUE",
                               f"{threads} threads, __launch_bounds__ says {function.max_threads}")
+
+    def check_cluster(self, call: str, function: Function, blocks: int, threads: int) -> None:
+        """Raise DriverError where a grid has no whole clusters that can run here."""
+        cluster = function.cluster
+        if CARDS[self.options.model][1] < CLUSTERS_SINCE or cluster > MOST_CLUSTER:
+            raise DriverError(call, "INVALID_VALUE", f"no card here has clusters of {cluster}")
+        if blocks % cluster:
+            raise DriverError(call, "INVALID_VALUE",
+                              f"{blocks} blocks are no whole clusters of {cluster}")
+        # The blocks of a cluster run as one, warp after warp.
+        if threads % WARP or cluster * threads > MOST_THREADS:
+            raise DriverError(call, "INVALID_VALUE",
+                              f"clusters of {cluster} blocks of {threads} threads: whole warps and "
+                              f"{MOST_THREADS} threads in all can be simulated")
 
     @driver_call
     def launch(self, function: int, grid: tuple[int, int, int], block: tuple[int, int, int],

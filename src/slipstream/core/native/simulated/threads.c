@@ -1,7 +1,10 @@
 /* Runs kernels: blocks one after the other, the threads of a block on user-level stacks.
 
    A thread that reaches no barrier runs on the stack of the thread before it, without a switch;
-   one that waits leaves its stack, and others go on in an order that a seed decides. */
+   one that waits leaves its stack, and others go on in an order that a seed decides.
+
+   The blocks of a cluster run together, as one block with all their threads: only what a thread
+   sees of itself, its shared memory and its block's barrier tell them apart. */
 #include "abi.h"
 
 #include <pthread.h>
@@ -45,7 +48,8 @@ typedef struct fiber {
     slip_triple thread;
     unsigned linear;
     int running;          /* a thread is on this stack */
-    int waits;            /* at a barrier of the block */
+    int waits;            /* at a barrier: 1 of the block, 2 of the cluster */
+    unsigned rank;        /* of its block in the cluster */
     /* What the thread brings to an operation of its warp, and takes from it. */
     int lane_waits, what, source;
     unsigned mask;
@@ -61,7 +65,10 @@ typedef struct launch {
     fiber *lanes[MAX_FIBERS]; /* the fiber of each thread of the block, by its linear number */
     int made, idle_count, ready_count;
     fiber *current;
-    unsigned threads, started, live, waiting, votes;
+    unsigned threads, started, live; /* of the blocks that run: one, or a cluster */
+    unsigned cluster, block_threads, meeting;
+    struct { unsigned started, live, waiting, votes; } ranks[SLIP_CLUSTER];
+    slip_triple first_block;
     unsigned warps, warp, warp_started, width, lane, lane_first; /* who starts next */
     unsigned lanes_waiting; /* threads in operations of their warp */
     slip_triple places[MAX_FIBERS], placed_for;
@@ -190,11 +197,13 @@ static void begin_block(void) {
     slip_context *c = &machine.context;
     u64 number = (machine.block_first + machine.block_number * machine.block_step)
         % machine.blocks;
-    c->block.x = (unsigned)(number % c->grid_dim.x);
-    c->block.y = (unsigned)(number / c->grid_dim.x % c->grid_dim.y);
-    c->block.z = (unsigned)(number / c->grid_dim.x / c->grid_dim.y);
+    unsigned wide = c->grid_dim.x / machine.cluster;
+    machine.first_block.x = (unsigned)(number % wide) * machine.cluster;
+    machine.first_block.y = (unsigned)(number / wide % c->grid_dim.y);
+    machine.first_block.z = (unsigned)(number / wide / c->grid_dim.y);
     machine.block_number++;
-    machine.started = machine.live = machine.waiting = machine.votes = machine.lanes_waiting = 0;
+    machine.started = machine.live = machine.meeting = machine.lanes_waiting = 0;
+    memset(machine.ranks, 0, sizeof machine.ranks);
     machine.lane_first = draw(SLIP_WARP);
     begin_warp(draw(machine.warps));
     memset(machine.lanes, 0, machine.threads * sizeof *machine.lanes);
@@ -202,7 +211,8 @@ static void begin_block(void) {
         const slip_image *image = machine.image;
         if (image->shared_end > image->shared_start)
             memset(image->shared_start, 0xff, (size_t)(image->shared_end - image->shared_start));
-        if (c->shared_size) memset(image->dynamic_shared, 0xff, c->shared_size);
+        if (c->shared_size)
+            memset(image->dynamic_shared, 0xff, (size_t)c->shared_size * machine.cluster);
     }
 }
 
@@ -238,14 +248,27 @@ static void place_threads(slip_triple dim) {
             for (unsigned x = 0; x < dim.x; x++) *at++ = (slip_triple){x, y, z};
 }
 
+/* What a thread sees of itself. */
+static void show(const fiber *f) {
+    slip_context *c = &machine.context;
+    c->thread = f->thread;
+    c->block = machine.first_block;
+    c->block.x += f->rank;
+    c->rank = f->rank;
+    c->shared.start = (char *)machine.image->dynamic_shared + (size_t)f->rank * c->shared_size;
+}
+
 static void start_thread(fiber *f) {
     unsigned linear = next_to_start();
     f->linear = linear;
     f->running = 1;
-    f->thread = machine.places[linear];
-    machine.context.thread = f->thread;
+    f->rank = linear / machine.block_threads;
+    f->thread = machine.places[linear % machine.block_threads];
+    show(f);
     machine.lanes[linear] = f;
     machine.live++;
+    machine.ranks[f->rank].started++;
+    machine.ranks[f->rank].live++;
 }
 
 /* Stands where a thread has ended. */
@@ -256,18 +279,34 @@ static int not_started(unsigned linear) { return machine.lanes[linear] == 0; }
 
 static void make_ready(fiber *f) { machine.ready[machine.ready_count++] = f; }
 
-static void release_barrier(void) {
-    unsigned votes = machine.votes;
-    machine.waiting = machine.votes = 0;
-    for (unsigned i = 0; i < machine.threads; i++) {
+/* Those of `count` threads go on that wait at one kind of barrier. */
+static void release(unsigned first, unsigned count, int kind, unsigned votes) {
+    for (unsigned i = first; i < first + count; i++) {
         fiber *f = machine.lanes[i];
-        if (!f || f == gone || !f->waits) continue;
+        if (!f || f == gone || f->waits != kind) continue;
         f->waits = 0;
         f->result = votes;
         make_ready(f);
     }
 }
 
+/* Once all threads of a block that are alive have come to its barrier. */
+static void try_block(unsigned rank) {
+    unsigned all = machine.block_threads, votes = machine.ranks[rank].votes;
+    if (machine.ranks[rank].started < all || !machine.ranks[rank].live
+        || machine.ranks[rank].waiting < machine.ranks[rank].live)
+        return;
+    machine.ranks[rank].waiting = machine.ranks[rank].votes = 0;
+    release(rank * all, all, 1, votes);
+}
+
+/* The same of a cluster's. */
+static void try_cluster(void) {
+    if (machine.started < machine.threads || !machine.live || machine.meeting < machine.live)
+        return;
+    machine.meeting = 0;
+    release(0, machine.threads, 2, 0);
+}
 
 /* -- operations of a warp -- */
 
@@ -329,9 +368,10 @@ static void end_thread(fiber *f) {
     unsigned warp_number = f->linear / SLIP_WARP, first = warp_number * SLIP_WARP;
     f->running = 0;
     machine.live--;
+    machine.ranks[f->rank].live--;
     machine.lanes[f->linear] = gone;
-    if (machine.started == machine.threads && machine.live && machine.waiting == machine.live)
-        release_barrier();
+    try_block(f->rank);
+    try_cluster();
     if (!machine.lanes_waiting) return;
     for (unsigned i = 0; i < SLIP_WARP && first + i < machine.threads; i++) {
         fiber *other = machine.lanes[first + i];
@@ -359,18 +399,27 @@ static int next_thread(slip_context *c) {
 
 static void wait_here(fiber *f) {
     leave(f);
-    machine.context.thread = f->thread;
+    show(f);
 }
 
 static int at_barrier(slip_context *c, int predicate) {
     fiber *f = machine.current;
     (void)c;
     f->waits = 1;
-    machine.votes += predicate != 0;
-    machine.waiting++;
-    if (machine.started == machine.threads && machine.waiting == machine.live) release_barrier();
+    machine.ranks[f->rank].votes += predicate != 0;
+    machine.ranks[f->rank].waiting++;
+    try_block(f->rank);
     wait_here(f);
     return (int)f->result;
+}
+
+static void at_meeting(slip_context *c) {
+    fiber *f = machine.current;
+    (void)c;
+    f->waits = 2;
+    machine.meeting++;
+    try_cluster();
+    wait_here(f);
 }
 
 static u64 together(slip_context *c, unsigned mask, int what, u64 value, int source) {
@@ -406,7 +455,7 @@ static void bad_index(slip_context *c, const char *file, unsigned line, const ch
 
 static void resume(fiber *f) {
     machine.current = f;
-    machine.context.thread = f->thread;
+    show(f);
     enter(f);
 }
 

@@ -16,15 +16,19 @@ from slipstream.core.native.simulated.tokens import Tokens
 OWN = "slip_"
 TYPES = {"struct", "class", "union", "enum"}
 NO_FUNCTIONS = {"if", "for", "while", "switch", "catch", "__attribute__", "__align__", "alignas",
-                "__launch_bounds__", "decltype", "operator"}
+                "__launch_bounds__", "__cluster_dims__", "decltype", "operator"}
 
 
 @dataclass
 class KernelText:
-    """A kernel of a source: its name, and the C++ expression of its largest block ("0": any)."""
+    """A kernel of a source: its name, and C++ expressions.
+
+    ``max_threads``: of its largest block, "0" for any; ``cluster``: how many blocks run together.
+    """
 
     name: str
     max_threads: str = "0"
+    cluster: str = "1"
     template: bool = False
 
 
@@ -130,6 +134,9 @@ def _kernel(tokens: Tokens, start: int, opening: int, template: bool) -> KernelT
         if tokens.text(n) == "__launch_bounds__":
             first, end = tokens.arguments(n + 1)[0]
             kernel.max_threads = tokens.joined(first, end)
+        if tokens.text(n) == "__cluster_dims__":
+            first, end = tokens.arguments(n + 1)[0]
+            kernel.cluster = tokens.joined(first, end)
     return kernel
 
 

@@ -3,6 +3,8 @@ inline void __syncthreads() { slip_now->barrier(slip_now, 0); }
 inline int __syncthreads_count(int predicate) {
     return slip_now->barrier(slip_now, predicate != 0);
 }
+inline void slip_cluster_meet() { slip_now->meet(slip_now); }
+inline unsigned slip_block_rank() { return slip_now->rank; }
 inline unsigned slip_block_size() { return blockDim.x * blockDim.y * blockDim.z; }
 inline int __syncthreads_or(int predicate) { return __syncthreads_count(predicate) != 0; }
 inline int __syncthreads_and(int predicate) { return __syncthreads_count(!predicate) == 0; }
@@ -195,8 +197,9 @@ template <class... P, void (*f)(P...)> struct slip_describe<void (*)(P...), f> {
             {signature::place(I), slip_argument<P>::size, slip_argument<P>::kind}..., {0, 0, 0}};
         return all;
     }
-    static slip_kernel kernel(const char *name, unsigned max_threads) {
+    static slip_kernel kernel(const char *name, unsigned max_threads, unsigned cluster) {
         return {name, run, table(typename slip_count<sizeof...(P)>::type()),
-                (unsigned)sizeof...(P), signature::place(sizeof...(P)), max_threads, 0};
+                (unsigned)sizeof...(P), signature::place(sizeof...(P)), max_threads, 0,
+                cluster};
     }
 };
