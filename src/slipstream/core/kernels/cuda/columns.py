@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import ONCE, REPEAT, STEP, VECTOR
+from slipstream.core.kernels.cuda.measures import MOST_PARTS, PART_BYTES
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
 from slipstream.core.kernels.cuda.stages import LINE
 
@@ -179,15 +180,28 @@ class ColumnWriter(ReduceWriter):
         lines.add(f"{name}[e] = fold_{name}::identity();")
         lines.close()
         lines.open("if (mine)")
-        # What is asked for at once has to fit the registers.
-        at_once = 8 if vector <= 4 else 4
-        lines.loop("for (int64_t c = threadIdx.y; c < tail.chunks; c += blockDim.y)",
-                   f"#pragma unroll {at_once}")
+        at_once = self._joined_at_once(value)
+        step = f"{at_once} * (int)blockDim.y"
+        lines.loop(f"for (int64_t from = threadIdx.y; from < tail.chunks; from += {step})",
+                   "#pragma unroll 1")
+        # All are asked for before the first one is waited for.
+        lines.add(f"fold_{name}::type asked[{at_once}][{vector}];")
+        lines.loop(f"for (int k = 0; k < {at_once}; k++)")
+        lines.add("const int64_t c = slip_least(from + k * (int)blockDim.y, tail.chunks - 1);")
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
-        part = self.part_value(value, self._part("c"))
-        lines.add(f"{name}[e] = fold_{name}::join({name}[e], {part});")
-        lines.close(3)
+        lines.add(f"asked[k][e] = {self.part_value(value, self._part('c'))};")
+        lines.close(2)
+        lines.loop(f"for (int k = 0; k < {at_once}; k++)")
+        lines.open("if (from + k * (int)blockDim.y < tail.chunks)")
+        lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        lines.add(f"{name}[e] = fold_{name}::join({name}[e], asked[k][e]);")
+        lines.close(5)
         self.finish_fold(value)
+
+    def _joined_at_once(self, value: int) -> int:
+        """How many parts a thread asks for at once: they have to fit the registers."""
+        nbytes = self.plan.vector * self.formula.fold_bytes(value)
+        return max(min(MOST_PARTS, PART_BYTES // nbytes), 1)
 
     def leave_joined(self, value: int) -> None:
         """Write the columns' results where the first parts were."""

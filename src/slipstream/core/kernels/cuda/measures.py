@@ -44,6 +44,9 @@ WALK = 8
 # Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
 JOINED_BYTES = 16384
 FEW_BLOCKS = 264
+# Parts that a thread of it asks for at once, and bytes of them.
+MOST_PARTS = 8
+PART_BYTES = 128
 # Blocks that run at once where a processor holds four.
 WAVE = 528
 # Threads of a block where there are no more blocks than that.
