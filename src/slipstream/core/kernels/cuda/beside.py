@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from slipstream.core.kernels.cuda import elements
 from slipstream.core.kernels.cuda.access import WIDEST
-from slipstream.core.kernels.cuda.walks import Ints, blocks, divider, place_type
+from slipstream.core.kernels.cuda.walks import NARROW, Ints, blocks, divider, place_type
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, make_launch
 
 THREADS = 256
@@ -33,34 +33,37 @@ typedef item_t unit_t;
 extern "C" __global__ void __launch_bounds__(THREADS)
 slip_join_lines(item_t* out PARAMETERS, const slip_walk walk) {
     const place_t first = (place_t)blockIdx.x * (THREADS * TURNS) + threadIdx.x;
+    const place_t numel = (place_t)walk.numel, last = numel - 1;
     const bool fits = FITS;
+STARTS
     unit_t held[TURNS];
-    int64_t to[TURNS];
+    place_t to[TURNS];
 #pragma unroll
     for (int t = 0; t < TURNS; t++) {
+        // Past the end the last unit is read once more: cheaper than asking.
         place_t row = first + t * THREADS;
-        if (row < walk.numel) {
-            const place_t column = slip_take(row, walk.line, walk.divider);
-            to[t] = row * walk.step + walk.start + (int64_t)column * EACH;
-            const item_t* from = p0;
-            int64_t step = walk.steps[0], begin = 0;
+        row = row < last ? row : last;
+        const place_t column = slip_take(row, walk.line, walk.divider);
+        to[t] = row * (place_t)walk.step + column * EACH;
+        const item_t* from = p0;
+        place_t step = (place_t)walk.steps[0];
 CASES
-            held[t] = READ(from + (row * step + (column - begin) * EACH));
-        }
+        held[t] = READ(from + (row * step + column * EACH));
     }
 #pragma unroll
     for (int t = 0; t < TURNS; t++) {
-        if (first + t * THREADS < walk.numel) {
-            WRITE(out + to[t], held[t]);
+        const place_t at = first + t * THREADS;
+        if (at < numel) {
+            WRITE(out + walk.start + (WHOLE ? at * EACH : to[t]), held[t]);
         }
     }
 }
 """
-_CASE = """            if (column >= walk.begins[{0}]) {{
-                from = p{0};
-                step = walk.steps[{0}];
-                begin = walk.begins[{0}];
-            }}"""
+# A piece's first column, and where its lines would begin if they had all columns.
+_START = """    const place_t begin{0} = (place_t)walk.begins[{0}], step{0} = (place_t)walk.steps[{0}];
+    const item_t* const line{0} = p{0} - walk.begins[{0}] * EACH;"""
+_CASE = """        from = column >= begin{0} ? line{0} : from;
+        step = column >= begin{0} ? step{0} : step;"""
 
 
 class Part(NamedTuple):
@@ -122,18 +125,26 @@ def launch(out: Any, pieces: list[Any]) -> Launch | None:
             *[(part.start - start) // each for part in parts], *[part.own for part in parts]]
     # Of small units a thread moves several, which are all on their way before one is written.
     turns = WIDEST // (each * out.itemsize)
-    code = _code(out.itemsize, len(parts), count, (each, turns))
+    code = _code(out.itemsize, parts, count, (each, turns))
     return make_launch(code, out.device, blocks(count, THREADS * turns), THREADS, tail=tail)
 
 
-def _code(itemsize: int, pieces: int, count: int, units: tuple[int, int]) -> KernelCode:
+def _code(itemsize: int, parts: list[Part], count: int, units: tuple[int, int]) -> KernelCode:
     """The kernel for so many pieces; ``units``: elements of one, and how many a thread moves."""
     each, turns = units
-    names = [f"p{place}" for place in range(pieces)]
+    names = [f"p{place}" for place in range(len(parts))]
     fits = " && ".join(f"slip_aligned<item_t>({name}, EACH * sizeof(item_t))"
                        for name in (f"out + walk.start", *names)) if each > 1 else "true"
-    cases = "\n".join(_CASE.format(place) for place in range(1, pieces))
+    starts, cases = ["\n".join(text.format(place) for place in range(1, len(parts)))
+                     for text in (_START, _CASE)]
     text = _BESIDE.replace(" PARAMETERS", "".join(f", const item_t* {name}" for name in names))
-    head = (f"{elements.moved(itemsize)}{place_type(count)}#define COUNT {pieces}\n"
-            f"#define EACH {each}\n#define THREADS {THREADS}\n#define TURNS {turns}\n")
-    return KernelCode("slip_join_lines", head + text.replace("CASES", cases).replace("FITS", fits))
+    # Whether the result's lines follow each other without a gap, and all places fit 32 bits.
+    whole = count * each == parts[0].lines * parts[0].step
+    farthest = max(each * count, *[part.lines * abs(step) for part in parts
+                                   for step in (part.own, part.step)])
+    near = min(part.own for part in parts) >= 0 and farthest < NARROW
+    head = (f"{elements.moved(itemsize)}{place_type(0 if near else NARROW)}"
+            f"#define COUNT {len(parts)}\n#define EACH {each}\n#define THREADS {THREADS}\n"
+            f"#define TURNS {turns}\n#define WHOLE {int(whole)}\n")
+    text = text.replace("STARTS", starts).replace("CASES", cases).replace("FITS", fits)
+    return KernelCode("slip_join_lines", head + text)

@@ -79,7 +79,7 @@ class ReduceWriter(BatchWriter):
         formula.add_uniform(lines)
         self.body()
         lines.close()
-        return access.struct_text(self.words) + formula.folds_text() + "\n" + lines.text()
+        return access.struct_text(self.words) + formula.folds_text(self.plan.wide) + "\n" + lines.text()
 
     def body(self) -> None:
         """The row or column from its operands to its results."""
@@ -162,14 +162,19 @@ class ReduceWriter(BatchWriter):
             self.checks = not full
             opened = batches = self.open_batches()
             self.read_batch([value for value in inputs if self.is_batched(value)])
+            for value in folds:
+                self.open_batch(value)
             opened += self.open_vectors()
             self.read_each([value for value in inputs if not self.is_batched(value)])
             self._elements(stage, values)
+            lines.close(opened - batches)
             if leaving:
-                lines.close(opened - batches)
-                opened = batches + self.open_vectors()
+                opened = self.open_vectors()
                 self.fill_shelf(leaving, "more")
-            lines.close(opened)
+                lines.close(opened)
+            for value in folds:
+                self.close_batch(value)
+            lines.close(batches)
         lines.close(len(passes) - 1)
         self.held |= self.kept & set(values)
         for value in folds:

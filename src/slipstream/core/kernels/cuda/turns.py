@@ -202,8 +202,8 @@ class ElementWriter:
                            f"({self.mark_type()}){self.mark()});")
         elif self.stages.step(value).primitive == SPREAD:
             name = self.formula.values[value]
-            self.lines.add(f"slip_enter_spread({name}_first[e], {name}_mean[e], {name}_square[e], "
-                           f"{source}, {name}_rate, k == 0 && {name}_count == 1);")
+            self.lines.add(f"slip_gather_spread({name}_first[e], {name}_mean[e], {name}_sum[e], "
+                           f"{name}_near[e], {source}, k == 0 && {name}_count == 1);")
         elif self.stages.step(value).primitive in BRIEF:
             self.lines.add(f"{fold}::enter({part}, {source});")
         elif self.starts(value):
@@ -265,9 +265,25 @@ class ElementWriter:
                            f"{name}_top, ({self.mark_type()}){self.mark()}, "
                            f"{self.held_name(source)});")
         if self.stages.step(value).primitive == SPREAD:
+            self.lines.add(f"{self.formula.values[value]}_count += 1;")
+
+    def open_batch(self, value: int) -> None:
+        """What a reduction gathers of a batch before it takes that in."""
+        if self.stages.step(value).primitive == SPREAD:
+            name, vector = self.formula.values[value], self.plan.vector
+            kind = C_TYPES[self.stages.step(value).cls]
+            self.lines.add(f"{kind} {name}_sum[{vector}] = {{}}, {name}_near[{vector}] = {{}};")
+
+    def close_batch(self, value: int) -> None:
+        """Take it in."""
+        if self.stages.step(value).primitive == SPREAD:
             name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
-            self.lines.add(f"{name}_count += 1;",
-                           f"const {kind} {name}_rate = slip_rate({name}_count);")
+            self.lines.add(f"const {kind} {name}_rate = {name}_count == 0 ? 0 "
+                           f": slip_rate({name}_count);")
+            self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+            self.lines.add(f"slip_enter_spread({name}_mean[e], {name}_square[e], {name}_sum[e], "
+                           f"{name}_near[e], {name}_rate);")
+            self.lines.close()
 
     def _declare_places(self, value: int) -> None:
         """The extremes that a thread has found and their marks, one for each place in a vector."""
@@ -293,7 +309,7 @@ class ElementWriter:
         self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
         index = self.index(f"{name}_mark[e]")
         self.lines.add(f"{self.accumulator(value)} = "
-                       f"slip_make_place({name}_best[e], {index});")
+                       f"fold_{name}::place({name}_best[e], {index});")
         self.lines.close()
 
     def _settle_vector(self, value: int) -> None:
@@ -306,7 +322,7 @@ class ElementWriter:
                        f"if (x == {name}_best || x != x) {name}_place = e;")
         self.lines.close()
         index = self.index(f"{name}_mark").replace("+ e", f"+ {name}_place")
-        self.lines.add(f"{name}_part[0] = slip_make_place({name}_best, {index});")
+        self.lines.add(f"{name}_part[0] = fold_{name}::place({name}_best, {index});")
 
     def starts(self, value: int) -> bool:
         """Whether a reduction's accumulators start with a thread's first elements."""
