@@ -30,6 +30,8 @@ class ColumnWriter(ReduceWriter):
         kind = self.count_type()
         if self.split:
             lines.add(f"const uint32_t chunk = {self.chunk()};",
+                      f"const int64_t spot = (int64_t)(blockIdx.x % tiles) * (blockDim.x * "
+                      f"{plan.vector}) + threadIdx.x;",
                       f"const {kind} begin = ({kind})(chunk * tail.span);",
                       f"const {kind} end = ({kind})slip_least(begin + tail.span, tail.length);")
         else:
@@ -167,7 +169,8 @@ class ColumnWriter(ReduceWriter):
         lines.close(2)
 
     def _part(self, chunk: str) -> str:
-        return f"({chunk} * tail.rows + row) * tail.columns + column + e"
+        """Where a part lies: beside those of the neighbouring threads, whose columns are others."""
+        return f"({chunk} * tail.rows + row) * tail.across + spot + e * (int)blockDim.x"
 
     def open_join(self) -> None:
         """The block that comes last of those that share the columns goes on."""
@@ -187,10 +190,11 @@ class ColumnWriter(ReduceWriter):
         # All are asked for before the first one is waited for.
         lines.add(f"fold_{name}::type asked[{at_once}][{vector}];")
         lines.loop(f"for (int k = 0; k < {at_once}; k++)")
-        lines.add("const int64_t c = slip_least(from + k * (int)blockDim.y, tail.chunks - 1);")
+        lines.add("const int64_t c = from + k * (int)blockDim.y;")
+        lines.open("if (c < tail.chunks)")
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
         lines.add(f"asked[k][e] = {self.part_value(value, self._part('c'))};")
-        lines.close(2)
+        lines.close(3)
         lines.loop(f"for (int k = 0; k < {at_once}; k++)")
         lines.open("if (from + k * (int)blockDim.y < tail.chunks)")
         lines.loop(f"for (int e = 0; e < {vector}; e++)")

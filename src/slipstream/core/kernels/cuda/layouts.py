@@ -445,7 +445,7 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     high: cython.longlong
     wide, high = _column_block(columns // vector, length)
     tiles: cython.longlong = _blocks(columns, wide * vector)
-    words = _column_words(reduction, space, tiles)
+    words = _column_words(reduction, space, tiles, wide * vector)
     # Several operands have the registers that twice as many vectors of one would take.
     asked = bytes_read * 2 if read_operands > 1 else bytes_read
     batch: cython.longlong = _batch(reduction, max(asked, 1), vector)
@@ -474,13 +474,13 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     return _staged(reduction, made) if split else [made]
 
 
-def _column_words(reduction: Reduction, space: Space, tiles: int) -> Words:
-    """The words of a column kernel's tail, while nothing is split."""
+def _column_words(reduction: Reduction, space: Space, tiles: int, tile: int) -> Words:
+    """The words of a column kernel's tail, while nothing is split; ``tile``: a block's columns."""
     outer, inner = space.outer, space.inner
     batches = outer[:-1]
     length = space.length
     words: dict = {"rows": [access.count_of(batches)], "columns": [outer[-1]], "tiles": [tiles],
-                   "length": [length], "span": [length], "chunks": [1]}
+                   "across": [tiles * tile], "length": [length], "span": [length], "chunks": [1]}
     if len(batches) > 1:
         words.update(access.space_words(batches, "row"))
     if len(inner) > 1:

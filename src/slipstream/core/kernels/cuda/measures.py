@@ -46,7 +46,7 @@ JOINED_BYTES = 16384
 FEW_BLOCKS = 264
 # Parts that a thread of it asks for at once, and bytes of them.
 MOST_PARTS = 8
-PART_BYTES = 128
+PART_BYTES = 32
 # Blocks that run at once where a processor holds four.
 WAVE = 528
 # Threads of a block where there are no more blocks than that.
