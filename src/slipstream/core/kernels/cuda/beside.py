@@ -60,16 +60,18 @@ CASES
 }
 """
 # A piece's first column, and where its lines would begin if they had all columns.
-_START = """    const place_t begin{0} = (place_t)walk.begins[{0}], step{0} = (place_t)walk.steps[{0}];
+_START = """    const place_t begin{0} = (place_t)walk.begins[{0}];
+    const place_t step{0} = (place_t)walk.steps[{0}];
     const item_t* const line{0} = p{0} - walk.begins[{0}] * EACH;"""
 _CASE = """        from = column >= begin{0} ? line{0} : from;
         step = column >= begin{0} ? step{0} : step;"""
 
 
 class Part(NamedTuple):
-    """A piece's part of every line: where it begins, its width, and how far its own lines lie apart.
+    """A piece's part of every line, in elements: where it begins, and its width.
 
-    All in elements; ``lines``: how many there are, ``step``: how far apart in the result.
+    ``own``: how far its own lines lie apart; ``lines``: how many there are, ``step``: how far apart
+    in the result.
     """
 
     start: int
@@ -134,7 +136,7 @@ def _code(itemsize: int, parts: list[Part], count: int, units: tuple[int, int]) 
     each, turns = units
     names = [f"p{place}" for place in range(len(parts))]
     fits = " && ".join(f"slip_aligned<item_t>({name}, EACH * sizeof(item_t))"
-                       for name in (f"out + walk.start", *names)) if each > 1 else "true"
+                       for name in ("out + walk.start", *names)) if each > 1 else "true"
     starts, cases = ["\n".join(text.format(place) for place in range(1, len(parts)))
                      for text in (_START, _CASE)]
     text = _BESIDE.replace(" PARAMETERS", "".join(f", const item_t* {name}" for name in names))

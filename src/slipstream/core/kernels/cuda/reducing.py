@@ -79,7 +79,8 @@ class ReduceWriter(BatchWriter):
         formula.add_uniform(lines)
         self.body()
         lines.close()
-        return access.struct_text(self.words) + formula.folds_text(self.plan.wide) + "\n" + lines.text()
+        folds = formula.folds_text(self.plan.wide)
+        return access.struct_text(self.words) + folds + "\n" + lines.text()
 
     def body(self) -> None:
         """The row or column from its operands to its results."""
