@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from slipstream.core.kernels.cuda import elements
-from slipstream.core.kernels.cuda.access import WIDEST
-from slipstream.core.kernels.cuda.walks import NARROW, Ints, blocks, divider, place_type
+from slipstream.core.kernels.cuda.access import NARROW, WIDEST
+from slipstream.core.kernels.cuda.walks import Ints, blocks, divider, place_type
 from slipstream.core.launch.cuda.launches import KernelCode, Launch, make_launch
 
 THREADS = 256

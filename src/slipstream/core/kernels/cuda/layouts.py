@@ -31,6 +31,7 @@ from slipstream.core.kernels.cuda.measures import (
     EXACT,
     FEW_BLOCKS,
     FEW_ENDLESS_ROWS,
+    FEW_PARTS,
     FEW_ROWS,
     HALF_SHARED,
     JOINED_BYTES,
@@ -39,6 +40,7 @@ from slipstream.core.kernels.cuda.measures import (
     KEPT_VECTORS,
     LARGE_BATCH,
     LARGEST_KEPT,
+    LIGHT_BYTES,
     LONE_BYTES,
     LONE_COLUMNS,
     LONG_BLOCK,
@@ -455,16 +457,22 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     split = chunks >= 2 and rows * columns * length >= LONG_ROW
     span: cython.longlong = length
     threads: cython.longlong = BLOCK
+    least: cython.longlong = 0
     tall = vector * reduction.fold_bytes <= TALL_BYTES
     if tall and split and blocks * chunks <= FEW_BLOCKS and (
             length >= chunks * TALL_BLOCK // wide * batch):
         # The last block of a column cannot join more of them: each does more by itself.
-        threads, high = TALL_BLOCK, TALL_BLOCK // wide
+        if vector * reduction.part_bytes <= LIGHT_BYTES or chunks > FEW_PARTS:
+            threads, high = TALL_BLOCK, TALL_BLOCK // wide
+        elif 2 * batch * vector * asked <= BATCH_BYTES:
+            batch *= 2
+        # A processor holds two of them.
+        least = 2 * threads // BLOCK
     if split:
         span = _column_span(length, chunks, high * batch)
         chunks = _blocks(length, span)
         words["span"], words["chunks"] = [span], [chunks]
-    least: cython.longlong = _least(reduction, max(bytes_read, 1), vector, batch, True)
+    least = least or _least(reduction, max(bytes_read, 1), vector, batch, True)
     exact = rows * columns * length >= EXACT and (
         length % (high * batch) == 0 == span % (high * batch))
     plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
