@@ -81,10 +81,50 @@ class ColumnWriter(ReduceWriter):
         """Open the loop down the columns."""
         if self.plan.exact:
             self.lines.open("if (mine)")
+            if self.plan.ahead:
+                self._ask_first()
             self.open_walk("begin + (int)threadIdx.y", "(int)blockDim.y")
             return 2
         self.open_walk("mine ? begin + (int)threadIdx.y : end", "(int)blockDim.y")
         return 1
+
+    def _ask_first(self) -> None:
+        """Ask for the first batch."""
+        lines, plan, formula = self.lines, self.plan, self.formula
+        places = [formula.outputs + value for value in self.asked]
+        for place in places:
+            lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_ahead[{plan.batch}];")
+        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
+        lines.add(f"const {self.count_type()} j = begin + (int)threadIdx.y + k * (int)blockDim.y;",
+                  *access.coordinates("at", plan.inner, "j", plan.wide))
+        for place in places:
+            lines.add(f"{formula.pointers[place]}_ahead[k] = {self.read(place)};")
+        lines.close()
+
+    def _ask_next(self) -> None:
+        """Take a vector, and ask for the one in its place of the next batch."""
+        lines, plan, formula = self.lines, self.plan, self.formula
+        names = {formula.outputs + value: formula.pointers[formula.outputs + value]
+                 for value in self.asked}
+        for place, name in names.items():
+            lines.add(f"const {self.vector_type(place)} {name}_held = {name}_ahead[k];")
+        lines.add(f"const {self.count_type()} next = j + {plan.batch} * (int)blockDim.y;")
+        lines.open("if (next < end)")
+        lines.add(*access.coordinates("at", plan.inner, "next", plan.wide))
+        for place, name in names.items():
+            lines.add(f"{name}_ahead[k] = {self.read(place)};")
+        lines.close()
+
+    def read_batch(self, values: list[int]) -> None:
+        """Ask for a whole batch, unless that was done before."""
+        if not self.plan.ahead:
+            super().read_batch(values)
+
+    def held_name(self, value: int) -> str:
+        """The vector of an input."""
+        if self.plan.ahead and self.is_batched(value):
+            return f"{self.formula.pointers[self.formula.outputs + value]}_held"
+        return super().held_name(value)
 
     def open_vectors(self) -> int:
         """Open the loop over the vectors of a batch."""
@@ -96,6 +136,8 @@ class ColumnWriter(ReduceWriter):
             lines.open("if (j < end)")
             opened = 2
         lines.add(*access.coordinates("at", plan.inner, "j", plan.wide))
+        if plan.ahead:
+            self._ask_next()
         return opened
 
     def place_of(self, operand: int) -> str:

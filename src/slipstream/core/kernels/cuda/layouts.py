@@ -458,12 +458,15 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     span: cython.longlong = length
     threads: cython.longlong = BLOCK
     least: cython.longlong = 0
+    ahead: cython.bint = False
     tall = vector * reduction.fold_bytes <= TALL_BYTES
     if tall and split and blocks * chunks <= FEW_BLOCKS and (
             length >= chunks * TALL_BLOCK // wide * batch):
         # The last block of a column cannot join more of them: each does more by itself.
         if vector * reduction.part_bytes <= LIGHT_BYTES or chunks > FEW_PARTS:
             threads, high = TALL_BLOCK, TALL_BLOCK // wide
+            ahead = (reduction.places and reduction.single
+                     and 2 * batch * vector * asked <= BATCH_BYTES)
         elif 2 * batch * vector * asked <= BATCH_BYTES:
             batch *= 2
         # A processor holds two of them.
@@ -478,6 +481,8 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
                    max(len(space.inner), 1), threads, _wide(space), True, 0, 1, exact, -1,
                    max(least * BLOCK // threads, 1))
+    if ahead and exact:
+        plan = plan._replace(ahead=True)
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
 

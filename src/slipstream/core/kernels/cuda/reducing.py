@@ -161,8 +161,9 @@ class ReduceWriter(BatchWriter):
             lines.open("")
         for full in passes:
             self.checks = not full
+            self.asked = [value for value in inputs if self.is_batched(value)]
             opened = batches = self.open_batches()
-            self.read_batch([value for value in inputs if self.is_batched(value)])
+            self.read_batch(self.asked)
             for value in folds:
                 self.open_batch(value)
             opened += self.open_vectors()

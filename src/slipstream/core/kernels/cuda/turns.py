@@ -26,7 +26,8 @@ class ReducePlan(NamedTuple):
     rows that the same threads take at once; ``exact``: all batches are full; ``stage``: the one
     stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
     ``shelf``: what a row is read again for lies in shared memory, and blocks take row after row;
-    ``columns``: the schedule; ``brief``: the program is the one with fewer walks.
+    ``columns``: the schedule; ``brief``: the program is the one with fewer walks; ``ahead``: the
+    vectors of the next batch are asked for one by one, as those of this one are taken.
     """
 
     columns: bool
@@ -46,6 +47,7 @@ class ReducePlan(NamedTuple):
     least: int = 1
     shelf: bool = False
     brief: bool = False
+    ahead: bool = False
 
 
 # Plans by their fields: a launch of other sizes mostly has one that is known.
@@ -87,6 +89,8 @@ class ElementWriter:
         self.split = plan.stage >= 0
         self.kept = set() if plan.again else set(self.stages.kept())
         self.held: set[int] = set()
+        # The inputs that a stage asks for by batches.
+        self.asked: list[int] = []
         self.shelf = [value for value in self.stages.reread() if plan.shelf
                       and self.kind(value) != ONCE and not plan.shared[formula.outputs + value]]
         # Whether the vectors of the batch that is printed may lie past the end.
