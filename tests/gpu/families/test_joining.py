@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import slipstream as ss
 from gpu.families.sides import DTYPES, check, numbers, shifted, tensor
+from slipstream.core.kernels.cuda import beside
 from slipstream.core.kernels.cuda.joining import Piece, together
 
 
@@ -95,6 +97,68 @@ def test_what_a_thread_takes(dtypes: Any, widths: Any, each: int) -> None:
     # Columns of a transposed result lie apart.
     columns = [Piece(0, ss.empty(8, 64).spec, 0, (1, 8))]
     assert together(out.spec, columns) == 1
+
+
+# Lines of no whole vectors, of one element, and more than a block takes at once.
+LINES = [(70, (100, 100, 100)), (33, (1, 2, 3)), (700, (1, 1)), (129, (5, 64, 8, 3)), (9, (129, 7))]
+
+
+@pytest.mark.parametrize("dtype", [ss.int8, ss.bfloat16, ss.float32, ss.complex64, ss.complex128],
+                         ids=lambda each: each.name)
+@pytest.mark.parametrize(("lines", "widths"), LINES)
+def test_lines_are_written_in_their_order(dtype: Any, lines: int, widths: tuple[int, ...]) -> None:
+    def call(device: str) -> Any:
+        given = [numbers(place, (lines, width), ss.float32)
+                 for place, width in enumerate(widths)]
+        pieces = [tensor(each, device).to(dtype) for each in given]
+        # Beginning at an odd address; each second line; the same line again and again; a part.
+        odd = [shifted(each, device).to(dtype) for each in given]
+        halves = [tensor(np.repeat(each, 2, 0), device).to(dtype)[::2] for each in given]
+        same = [piece[:1].expand(lines, -1) for piece in pieces]
+        cut = [tensor(np.pad(each, ((0, 0), (1, 2))), device).to(dtype)[:, 1:-2] for each in given]
+        whole = ss.zeros(lines, sum(widths) + 3, device=device, dtype=dtype)
+        ss.cat(pieces, 1, out=whole[:, 1:-2])
+        mixed = [odd[0], *cut[1:]]
+        return [whole, *[ss.cat(each, 1) for each in (pieces, odd, halves, same, cut, mixed)]]
+
+    check(call)
+
+
+@pytest.mark.parametrize("count", [2, 3, 16, 21])
+def test_many_pieces_beside_each_other(count: int) -> None:
+    def call(device: str) -> Any:
+        columns = [tensor(numbers(place, (50,)), device) for place in range(count)]
+        pieces = [tensor(numbers(place, (20, 1 + place % 3)), device) for place in range(count)]
+        return ss.stack(columns, 1), ss.stack(columns, -1).to(ss.int16), ss.cat(pieces, 1)
+
+    check(call)
+
+
+def in_lines(shapes: Any, dim: int, *, step: int = 0, dtype: Any = ss.float32) -> Any:
+    """The launch of contiguous pieces along a dim, into lines that are ``step`` longer."""
+    whole = list(shapes[0])
+    whole[dim] = sum(shape[dim] for shape in shapes)
+    out = ss.empty(*whole[:-1], whole[-1] + step, dtype=dtype)[..., :whole[-1]].spec
+    found, start = [], 0
+    for number, shape in enumerate(shapes):
+        spec = ss.empty(*shape, dtype=dtype).spec
+        found.append(Piece(number, spec, start * out.strides[dim], out.strides))
+        start += shape[dim]
+    return beside.parts_of(found)
+
+
+def test_which_pieces_lie_in_lines() -> None:
+    units = [beside.unit(size, in_lines(shapes, 1, step=step)) for size, shapes, step in (
+        (4, [(6, 100), (6, 60)], 0), (2, [(6, 100), (6, 60)], 0), (4, [(6, 100), (6, 60)], 2),
+        (2, [(6, 101), (6, 60)], 0), (4, [(6, 3, 8), (6, 5, 8)], 0), (4, [(6, 1), (6, 1)], 0))]
+    assert units == [4, 4, 2, 1, 4, 1]
+    parts = in_lines([(4, 6, 10), (4, 2, 10)], 1)
+    assert [(part.start, part.width, part.own) for part in parts] == [(0, 60, 60), (60, 20, 20)]
+    assert {(part.lines, part.step) for part in parts} == {(4, 80)}
+    # One behind the other, and lines that lie at no one distance from each other.
+    assert not in_lines([(6, 100), (5, 100)], 0)
+    turned = ss.empty(6, 4, 10).transpose(0, 1).spec
+    assert not beside.parts_of([Piece(0, turned, 0, (60, 10, 1))])
 
 
 @pytest.mark.parametrize("wide", [ss.float32, ss.float64, ss.bfloat16])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import ONCE, REPEAT, STEP, VECTOR
+from slipstream.core.kernels.cuda.measures import MOST_PARTS, PART_BYTES
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
 from slipstream.core.kernels.cuda.stages import LINE
 
@@ -29,6 +30,8 @@ class ColumnWriter(ReduceWriter):
         kind = self.count_type()
         if self.split:
             lines.add(f"const uint32_t chunk = {self.chunk()};",
+                      f"const int64_t spot = (int64_t)(blockIdx.x % tiles) * (blockDim.x * "
+                      f"{plan.vector}) + threadIdx.x;",
                       f"const {kind} begin = ({kind})(chunk * tail.span);",
                       f"const {kind} end = ({kind})slip_least(begin + tail.span, tail.length);")
         else:
@@ -78,10 +81,50 @@ class ColumnWriter(ReduceWriter):
         """Open the loop down the columns."""
         if self.plan.exact:
             self.lines.open("if (mine)")
+            if self.plan.ahead:
+                self._ask_first()
             self.open_walk("begin + (int)threadIdx.y", "(int)blockDim.y")
             return 2
         self.open_walk("mine ? begin + (int)threadIdx.y : end", "(int)blockDim.y")
         return 1
+
+    def _ask_first(self) -> None:
+        """Ask for the first batch."""
+        lines, plan, formula = self.lines, self.plan, self.formula
+        places = [formula.outputs + value for value in self.asked]
+        for place in places:
+            lines.add(f"{self.vector_type(place)} {formula.pointers[place]}_ahead[{plan.batch}];")
+        lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
+        lines.add(f"const {self.count_type()} j = begin + (int)threadIdx.y + k * (int)blockDim.y;",
+                  *access.coordinates("at", plan.inner, "j", plan.wide))
+        for place in places:
+            lines.add(f"{formula.pointers[place]}_ahead[k] = {self.read(place)};")
+        lines.close()
+
+    def _ask_next(self) -> None:
+        """Take a vector, and ask for the one in its place of the next batch."""
+        lines, plan, formula = self.lines, self.plan, self.formula
+        names = {formula.outputs + value: formula.pointers[formula.outputs + value]
+                 for value in self.asked}
+        for place, name in names.items():
+            lines.add(f"const {self.vector_type(place)} {name}_held = {name}_ahead[k];")
+        lines.add(f"const {self.count_type()} next = j + {plan.batch} * (int)blockDim.y;")
+        lines.open("if (next < end)")
+        lines.add(*access.coordinates("at", plan.inner, "next", plan.wide))
+        for place, name in names.items():
+            lines.add(f"{name}_ahead[k] = {self.read(place)};")
+        lines.close()
+
+    def read_batch(self, values: list[int]) -> None:
+        """Ask for a whole batch, unless that was done before."""
+        if not self.plan.ahead:
+            super().read_batch(values)
+
+    def held_name(self, value: int) -> str:
+        """The vector of an input."""
+        if self.plan.ahead and self.is_batched(value):
+            return f"{self.formula.pointers[self.formula.outputs + value]}_held"
+        return super().held_name(value)
 
     def open_vectors(self) -> int:
         """Open the loop over the vectors of a batch."""
@@ -93,6 +136,8 @@ class ColumnWriter(ReduceWriter):
             lines.open("if (j < end)")
             opened = 2
         lines.add(*access.coordinates("at", plan.inner, "j", plan.wide))
+        if plan.ahead:
+            self._ask_next()
         return opened
 
     def place_of(self, operand: int) -> str:
@@ -166,7 +211,8 @@ class ColumnWriter(ReduceWriter):
         lines.close(2)
 
     def _part(self, chunk: str) -> str:
-        return f"({chunk} * tail.rows + row) * tail.columns + column + e"
+        """Where a part lies: beside those of the neighbouring threads, whose columns are others."""
+        return f"({chunk} * tail.rows + row) * tail.across + spot + e * (int)blockDim.x"
 
     def open_join(self) -> None:
         """The block that comes last of those that share the columns goes on."""
@@ -179,15 +225,29 @@ class ColumnWriter(ReduceWriter):
         lines.add(f"{name}[e] = fold_{name}::identity();")
         lines.close()
         lines.open("if (mine)")
-        # What is asked for at once has to fit the registers.
-        at_once = 8 if vector <= 4 else 4
-        lines.loop("for (int64_t c = threadIdx.y; c < tail.chunks; c += blockDim.y)",
-                   f"#pragma unroll {at_once}")
+        at_once = self._joined_at_once(value)
+        step = f"{at_once} * (int)blockDim.y"
+        lines.loop(f"for (int64_t from = threadIdx.y; from < tail.chunks; from += {step})",
+                   "#pragma unroll 1")
+        # All are asked for before the first one is waited for.
+        lines.add(f"fold_{name}::type asked[{at_once}][{vector}];")
+        lines.loop(f"for (int k = 0; k < {at_once}; k++)")
+        lines.add("const int64_t c = from + k * (int)blockDim.y;")
+        lines.open("if (c < tail.chunks)")
         lines.loop(f"for (int e = 0; e < {vector}; e++)")
-        part = self.part_value(value, self._part("c"))
-        lines.add(f"{name}[e] = fold_{name}::join({name}[e], {part});")
+        lines.add(f"asked[k][e] = {self.part_value(value, self._part('c'))};")
         lines.close(3)
+        lines.loop(f"for (int k = 0; k < {at_once}; k++)")
+        lines.open("if (from + k * (int)blockDim.y < tail.chunks)")
+        lines.loop(f"for (int e = 0; e < {vector}; e++)")
+        lines.add(f"{name}[e] = fold_{name}::join({name}[e], asked[k][e]);")
+        lines.close(5)
         self.finish_fold(value)
+
+    def _joined_at_once(self, value: int) -> int:
+        """How many parts a thread asks for at once: they have to fit the registers."""
+        nbytes = self.plan.vector * self.formula.fold_bytes(value)
+        return max(min(MOST_PARTS, PART_BYTES // nbytes), 1)
 
     def leave_joined(self, value: int) -> None:
         """Write the columns' results where the first parts were."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from slipstream.core.kernels.cuda import elements
+from slipstream.core.kernels.cuda import beside, elements
 from slipstream.core.kernels.cuda.walks import (
     Ints,
     address,
@@ -139,23 +139,27 @@ def _code(out: Any, pieces: list[Piece], rank: int, each: int) -> KernelCode:
     return KernelCode("slip_join", head + text)
 
 
+def _one_by_one(out: Any, group: list[Piece]) -> Launch:
+    """The launch that moves one piece after the other."""
+    rank = max(len(piece.shape) for piece in group)
+    each = together(out, group)
+    count = sum(piece.count(each) for piece in group)
+    tail = [count]
+    first = 0
+    for piece in group:
+        tail += piece.words(rank, first, each)
+        first += piece.count(each)
+    return launch(_code(out, group, rank, each), out.device, count, tail)
+
+
 def _join(plan: Any, call: Any, pieces: list[Piece]) -> Kernel:
     """One launch a group of pieces."""
     name = f"cuda {call.op.name}"
     parts = []
     for start in range(0, len(pieces), TOGETHER):
         group = pieces[start:start + TOGETHER]
-        rank = max(len(piece.shape) for piece in group)
-        each = together(plan.out_spec, group)
-        count = sum(piece.count(each) for piece in group)
-        tail = [count]
-        first = 0
-        for piece in group:
-            tail += piece.words(rank, first, each)
-            first += piece.count(each)
-        code = _code(plan.out_spec, group, rank, each)
-        parts.append((launch(code, plan.out_spec.device, count, tail),
-                      [piece.number for piece in group]))
+        made = beside.launch(plan.out_spec, group) or _one_by_one(plan.out_spec, group)
+        parts.append((made, [piece.number for piece in group]))
     if len(parts) == 1 and parts[0][1] == list(range(len(call["tensors"]))):
         plan.binding = parts[0][0]
         return LaunchKernel(name)

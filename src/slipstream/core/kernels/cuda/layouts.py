@@ -31,6 +31,7 @@ from slipstream.core.kernels.cuda.measures import (
     EXACT,
     FEW_BLOCKS,
     FEW_ENDLESS_ROWS,
+    FEW_PARTS,
     FEW_ROWS,
     HALF_SHARED,
     JOINED_BYTES,
@@ -40,6 +41,7 @@ from slipstream.core.kernels.cuda.measures import (
     KEPT_VECTORS,
     LARGE_BATCH,
     LARGEST_KEPT,
+    LIGHT_BYTES,
     LONE_BYTES,
     LONE_COLUMNS,
     LONG_BLOCK,
@@ -496,7 +498,7 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     high: cython.longlong
     wide, high = _column_block(columns // vector, length)
     tiles: cython.longlong = _blocks(columns, wide * vector)
-    words = _column_words(reduction, space, tiles)
+    words = _column_words(reduction, space, tiles, wide * vector)
     # Several operands have the registers that twice as many vectors of one would take.
     asked = bytes_read * 2 if read_operands > 1 else bytes_read
     batch: cython.longlong = _batch(reduction, max(asked, 1), vector)
@@ -506,32 +508,43 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     split = chunks >= 2 and rows * columns * length >= LONG_ROW
     span: cython.longlong = length
     threads: cython.longlong = BLOCK
+    least: cython.longlong = 0
+    ahead: cython.bint = False
     tall = vector * reduction.fold_bytes <= TALL_BYTES
     if tall and split and blocks * chunks <= FEW_BLOCKS and (
             length >= chunks * TALL_BLOCK // wide * batch):
         # The last block of a column cannot join more of them: each does more by itself.
-        threads, high = TALL_BLOCK, TALL_BLOCK // wide
+        if vector * reduction.part_bytes <= LIGHT_BYTES or chunks > FEW_PARTS:
+            threads, high = TALL_BLOCK, TALL_BLOCK // wide
+            ahead = (reduction.places and reduction.single
+                     and 2 * batch * vector * asked <= BATCH_BYTES)
+        elif 2 * batch * vector * asked <= BATCH_BYTES:
+            batch *= 2
+        # A processor holds two of them.
+        least = 2 * threads // BLOCK
     if split:
         span = _column_span(length, chunks, high * batch)
         chunks = _blocks(length, span)
         words["span"], words["chunks"] = [span], [chunks]
-    least: cython.longlong = _least(reduction, max(bytes_read, 1), vector, batch, True)
+    least = least or _least(reduction, max(bytes_read, 1), vector, batch, True)
     exact = rows * columns * length >= EXACT and (
         length % (high * batch) == 0 == span % (high * batch))
     plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
                    max(len(space.inner), 1), threads, _wide(space), True, 0, 1, exact, -1,
                    max(least * BLOCK // threads, 1))
+    if ahead and exact:
+        plan = plan._replace(ahead=True)
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
 
 
-def _column_words(reduction: Reduction, space: Space, tiles: int) -> Words:
-    """The words of a column kernel's tail, while nothing is split."""
+def _column_words(reduction: Reduction, space: Space, tiles: int, tile: int) -> Words:
+    """The words of a column kernel's tail, while nothing is split; ``tile``: a block's columns."""
     outer, inner = space.outer, space.inner
     batches = outer[:-1]
     length = space.length
     words: dict = {"rows": [access.count_of(batches)], "columns": [outer[-1]], "tiles": [tiles],
-                   "length": [length], "span": [length], "chunks": [1]}
+                   "across": [tiles * tile], "length": [length], "span": [length], "chunks": [1]}
     if len(batches) > 1:
         words.update(access.space_words(batches, "row"))
     if len(inner) > 1:

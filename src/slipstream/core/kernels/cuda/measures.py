@@ -48,10 +48,16 @@ WALK = 8
 # Bytes of parts that the last block of a column kernel joins, at most where others are busy too.
 JOINED_BYTES = 16384
 FEW_BLOCKS = 264
+# Parts that a thread of it asks for at once, and bytes of them.
+MOST_PARTS = 8
+PART_BYTES = 64
 # Blocks that run at once where a processor holds four.
 WAVE = 528
-# Threads of a block where there are no more blocks than that.
+# Threads of a block where there are no more blocks than that, if what each has found takes so few
+# bytes of registers, or the last block has many parts to join; else threads ask for more at once.
 TALL_BLOCK = 512
+LIGHT_BYTES = 32
+FEW_PARTS = 32
 # Bytes that a thread asks for at once; the blocks of such kernels that a processor should hold, if
 # so few bytes of a thread's registers are in use.
 BATCH_BYTES = 128

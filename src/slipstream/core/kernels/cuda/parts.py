@@ -48,7 +48,7 @@ class PartWriter(ElementWriter):
         """A part in scratch memory as a reduction's type."""
         step = self.stages.step(value)
         if step.primitive in PLACES:
-            return (f"slip_make_place<{C_TYPES[step.cls]}>(slip_fresh(part{value}, {where}), "
+            return (f"fold_{self.formula.values[value]}::place(slip_fresh(part{value}, {where}), "
                     f"slip_fresh(spot{value}, {where}))")
         fresh = f"slip_fresh(part{value}, {where})"
         return f"{fresh} != 0" if step.cls == "b1" else fresh

@@ -306,10 +306,10 @@ SLIP_DEVICE int64_t slip_least(int64_t a, int64_t b) { return a < b ? a : b; }
 # Reductions over the threads of a row or of a block's columns.  The order in which values are
 # joined depends on the number of threads only.
 _FOLDS = r"""
-// An extreme and its place.
-template <class T> struct slip_place { T value; int64_t index; };
-template <class T> SLIP_DEVICE slip_place<T> slip_make_place(T value, int64_t index) {
-    slip_place<T> x;
+// An extreme and its place, of 32 bits where no more elements are reduced.
+template <class T, class I> struct slip_place { T value; I index; };
+template <class T, class I> SLIP_DEVICE slip_place<T, I> slip_make_place(T value, I index) {
+    slip_place<T, I> x;
     x.value = value;
     x.index = index;
     return x;
@@ -355,13 +355,20 @@ SLIP_DEVICE float slip_rate(float count) {
 #endif
 }
 SLIP_DEVICE double slip_rate(double count) { return 1.0 / count; }
-// One more number; `rate` is 1 / how many there are with it.
+// One more number of a batch: the batch's sum and sum of squares about the mean so far.
 template <class T>
-SLIP_DEVICE void slip_enter_spread(T& first, T& mean, T& square, T x, T rate, bool starts) {
+SLIP_DEVICE void slip_gather_spread(T& first, T mean, T& sum, T& near, T x, bool starts) {
     if (starts) first = x;
-    const T distance = x - first, step = distance - mean;
-    mean = slip_fused(step, rate, mean);
-    square = slip_fused(step, distance - mean, square);
+    const T distance = (x - first) - mean;
+    sum = sum + distance;
+    near = slip_fused(distance, distance, near);
+}
+// The batch; `rate` is 1 / how many numbers there are with it.
+template <class T>
+SLIP_DEVICE void slip_enter_spread(T& mean, T& square, T sum, T near, T rate) {
+    const T step = sum * rate;
+    mean = mean + step;
+    square = square + slip_fused(-sum, step, near);
 }
 template <class T>
 SLIP_DEVICE slip_spread<T> slip_join_spreads(slip_spread<T> u, slip_spread<T> v) {
@@ -418,8 +425,9 @@ template <class W> SLIP_DEVICE slip_c64 slip_moved(W way, slip_c64 x) {
 template <class W> SLIP_DEVICE slip_c128 slip_moved(W way, slip_c128 x) {
     return slip_make_c128(way(x.re), way(x.im));
 }
-template <class W, class T> SLIP_DEVICE slip_place<T> slip_moved(W way, slip_place<T> x) {
-    return slip_make_place<T>(slip_moved(way, x.value), way(x.index));
+template <class W, class T, class I>
+SLIP_DEVICE slip_place<T, I> slip_moved(W way, slip_place<T, I> x) {
+    return slip_make_place<T, I>(slip_moved(way, x.value), way(x.index));
 }
 template <class W, class T> SLIP_DEVICE slip_spread<T> slip_moved(W way, slip_spread<T> x) {
     return slip_make_spread<T>(way(x.count), way(x.first), way(x.mean), way(x.square));
@@ -465,41 +473,55 @@ SLIP_DEVICE bool slip_is_last(SLIP_POINTER(uint32_t) ticket, uint32_t blocks) {
     __shared__ bool last;
     __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0) {
-        // A fence counts for all that the barrier made this thread see.
+#ifndef SLIP_SIMULATED
+        // It releases all that the barrier made this thread see, and acquires what others did.
+        uint32_t before;
+        asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                     : "=r"(before) : "l"(ticket) : "memory");
+#else
         __threadfence();
-        last = atomicAdd(ticket, 1u) == blocks - 1;
-        // Only the last one reads what others wrote: those before it need not wait.
-        if (last) {
-            *ticket = 0;
-            __threadfence();
-        }
+        const uint32_t before = atomicAdd(ticket, 1u);
+        __threadfence();
+#endif
+        last = before == blocks - 1;
+        if (last) *ticket = 0;
     }
     __syncthreads();
     return last;
 }
-// Over the rows of threads of a block, for N columns a thread; every row gets the result.  Threads
-// that follow each other find their values in banks that do.
+// Over the rows of threads of a block, for N columns a thread; every row gets the result.  A thread
+// takes four values of one column at a time, so that most threads have work in most rounds, and
+// threads that follow each other find theirs in banks that do.
 template <class F, int N, int THREADS>
 SLIP_DEVICE void slip_fold_columns(typename F::type (&x)[N]) {
     if (blockDim.y == 1) return;
     __shared__ typename F::type shared[N * THREADS];
+    const int threads = blockDim.x * blockDim.y, columns = blockDim.x * N;
     const int mine = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
-    for (int e = 0; e < N; e++) shared[e * THREADS + mine] = x[e];
+    for (int e = 0; e < N; e++) {
+        shared[(int)threadIdx.y * columns + e * (int)blockDim.x + (int)threadIdx.x] = x[e];
+    }
     __syncthreads();
-    for (int half = blockDim.y / 2; half; half /= 2) {
-        if (threadIdx.y < half) {
-            const int other = mine + half * (int)blockDim.x;
+    int rows = blockDim.y;
+    for (; rows >= 8; rows /= 4) {
+        const int left = rows / 4 * columns;
+        for (int at = mine; at < left; at += threads) {
+            typename F::type found[4];
 #pragma unroll
-            for (int e = 0; e < N; e++) {
-                x[e] = F::join(x[e], shared[e * THREADS + other]);
-                shared[e * THREADS + mine] = x[e];
-            }
+            for (int i = 0; i < 4; i++) found[i] = shared[at + i * left];
+            shared[at] = slip_fold_lanes<F, 4>(found);
         }
         __syncthreads();
     }
+    for (int at = mine; at < columns; at += threads) {
+        typename F::type found = shared[at];
+        for (int i = 1; i < rows; i++) found = F::join(found, shared[at + i * columns]);
+        shared[at] = found;
+    }
+    __syncthreads();
 #pragma unroll
-    for (int e = 0; e < N; e++) x[e] = shared[e * THREADS + threadIdx.x];
+    for (int e = 0; e < N; e++) x[e] = shared[e * (int)blockDim.x + (int)threadIdx.x];
 }
 """
 

@@ -241,7 +241,7 @@ class ProgramKernel(LaunchKernel):
 
     def _scratch(self, plan: AnyPlan, words: Words) -> tuple[dict[str, int], int]:
         """Where each array lies in scratch memory, and how much there is in all."""
-        count = words["rows"][0] * words["chunks"][0] * words.get("columns", [1])[0]
+        count = words["rows"][0] * words["chunks"][0] * words.get("across", [1])[0]
         layout = {}
         end = 0
         for name, size in self.arrays(self.formula_of(plan)):

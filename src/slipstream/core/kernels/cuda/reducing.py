@@ -83,7 +83,7 @@ class ReduceWriter(BatchWriter):
         self.body()
         lines.close()
         head = access.struct_text(self.words) + (CLUSTERS if shared else "")
-        return head + formula.folds_text() + "\n" + lines.text()
+        return head + formula.folds_text(self.plan.wide) + "\n" + lines.text()
 
     def body(self) -> None:
         """The row or column from its operands to its results."""
@@ -164,16 +164,22 @@ class ReduceWriter(BatchWriter):
             lines.open("")
         for full in passes:
             self.checks = not full
+            self.asked = [value for value in inputs if self.is_batched(value)]
             opened = batches = self.open_batches()
-            self.read_batch([value for value in inputs if self.is_batched(value)])
+            self.read_batch(self.asked)
+            for value in folds:
+                self.open_batch(value)
             opened += self.open_vectors()
             self.read_each([value for value in inputs if not self.is_batched(value)])
             self._elements(stage, values)
+            lines.close(opened - batches)
             if leaving:
-                lines.close(opened - batches)
-                opened = batches + self.open_vectors()
+                opened = self.open_vectors()
                 self.fill_shelf(leaving, "more")
-            lines.close(opened)
+                lines.close(opened)
+            for value in folds:
+                self.close_batch(value)
+            lines.close(batches)
         lines.close(len(passes) - 1)
         self.held |= self.kept & set(values)
         for value in folds:

@@ -27,7 +27,8 @@ class ReducePlan(NamedTuple):
     stage of a split kernel, or -1; ``least``: blocks that a processor's registers must hold;
     ``shelf``: what a row is read again for lies in shared memory, and blocks take row after row;
     ``columns``: the schedule; ``brief``: the program is the one with fewer walks; ``cluster``:
-    blocks that share a row, each with a part of it on its shelf.
+    blocks that share a row, each with a part of it on its shelf; ``ahead``: the vectors of the next
+    batch are asked for one by one, as those of this one are taken.
     """
 
     columns: bool
@@ -48,6 +49,7 @@ class ReducePlan(NamedTuple):
     shelf: bool = False
     brief: bool = False
     cluster: int = 1
+    ahead: bool = False
 
 
 # Plans by their fields: a launch of other sizes mostly has one that is known.
@@ -89,6 +91,8 @@ class ElementWriter:
         self.split = plan.stage >= 0
         self.kept = set() if plan.again else set(self.stages.kept())
         self.held: set[int] = set()
+        # The inputs that a stage asks for by batches.
+        self.asked: list[int] = []
         self.shelf = [value for value in self.stages.reread() if plan.shelf
                       and self.kind(value) != ONCE and not plan.shared[formula.outputs + value]]
         # Whether the vectors of the batch that is printed may lie past the end.
@@ -208,8 +212,8 @@ class ElementWriter:
                            f"({self.mark_type()}){self.mark()});")
         elif self.stages.step(value).primitive == SPREAD:
             name = self.formula.values[value]
-            self.lines.add(f"slip_enter_spread({name}_first[e], {name}_mean[e], {name}_square[e], "
-                           f"{source}, {name}_rate, k == 0 && {name}_count == 1);")
+            self.lines.add(f"slip_gather_spread({name}_first[e], {name}_mean[e], {name}_sum[e], "
+                           f"{name}_near[e], {source}, k == 0 && {name}_count == 1);")
         elif self.stages.step(value).primitive in BRIEF:
             self.lines.add(f"{fold}::enter({part}, {source});")
         elif self.starts(value):
@@ -271,9 +275,25 @@ class ElementWriter:
                            f"{name}_top, ({self.mark_type()}){self.mark()}, "
                            f"{self.held_name(source)});")
         if self.stages.step(value).primitive == SPREAD:
+            self.lines.add(f"{self.formula.values[value]}_count += 1;")
+
+    def open_batch(self, value: int) -> None:
+        """What a reduction gathers of a batch before it takes that in."""
+        if self.stages.step(value).primitive == SPREAD:
+            name, vector = self.formula.values[value], self.plan.vector
+            kind = C_TYPES[self.stages.step(value).cls]
+            self.lines.add(f"{kind} {name}_sum[{vector}] = {{}}, {name}_near[{vector}] = {{}};")
+
+    def close_batch(self, value: int) -> None:
+        """Take it in."""
+        if self.stages.step(value).primitive == SPREAD:
             name, kind = self.formula.values[value], C_TYPES[self.stages.step(value).cls]
-            self.lines.add(f"{name}_count += 1;",
-                           f"const {kind} {name}_rate = slip_rate({name}_count);")
+            self.lines.add(f"const {kind} {name}_rate = {name}_count == 0 ? 0 "
+                           f": slip_rate({name}_count);")
+            self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
+            self.lines.add(f"slip_enter_spread({name}_mean[e], {name}_square[e], {name}_sum[e], "
+                           f"{name}_near[e], {name}_rate);")
+            self.lines.close()
 
     def _declare_places(self, value: int) -> None:
         """The extremes that a thread has found and their marks, one for each place in a vector."""
@@ -299,7 +319,7 @@ class ElementWriter:
         self.lines.loop(f"for (int e = 0; e < {self.plan.vector}; e++)")
         index = self.index(f"{name}_mark[e]")
         self.lines.add(f"{self.accumulator(value)} = "
-                       f"slip_make_place({name}_best[e], {index});")
+                       f"fold_{name}::place({name}_best[e], {index});")
         self.lines.close()
 
     def _settle_vector(self, value: int) -> None:
@@ -312,7 +332,7 @@ class ElementWriter:
                        f"if (x == {name}_best || x != x) {name}_place = e;")
         self.lines.close()
         index = self.index(f"{name}_mark").replace("+ e", f"+ {name}_place")
-        self.lines.add(f"{name}_part[0] = slip_make_place({name}_best, {index});")
+        self.lines.add(f"{name}_part[0] = fold_{name}::place({name}_best, {index});")
 
     def starts(self, value: int) -> bool:
         """Whether a reduction's accumulators start with a thread's first elements."""

@@ -184,7 +184,7 @@ class Formula:
         own = C_TYPES[step.cls]
         if step.primitive in BRIEF:
             return f"slip_{'spread' if step.primitive == SPREAD else 'grown'}<{own}>"
-        return f"slip_place<{own}>" if step.primitive in PLACES else own
+        return own
 
     def fold_bytes(self, value: int) -> int:
         """How many bytes that type has."""
@@ -198,11 +198,15 @@ class Formula:
         parts = {SPREAD: 4, **dict.fromkeys(GROWN.values(), 2)}
         return SIZES[step.cls] * parts.get(step.primitive, 1)
 
-    def folds_text(self) -> str:
-        """The reductions as structs: neutral element and how results are joined."""
-        return "".join(self._fold_text(value) for value in self.stages.fold_values)
+    def folds_text(self, wide: bool) -> str:
+        """The reductions as structs: neutral element and how results are joined.
 
-    def _fold_text(self, value: int) -> str:
+        ``wide``: places take 64 bits.
+        """
+        index = "int64_t" if wide else "int32_t"
+        return "".join(self._fold_text(value, index) for value in self.stages.fold_values)
+
+    def _fold_text(self, value: int, index: str) -> str:
         step = self.stages.step(value)
         assert step.primitive in FOLDS
         if step.primitive == SPREAD:
@@ -214,7 +218,7 @@ class Formula:
         expression = _text_of(step)
         return template.format(
             name=f"fold_{self.values[value]}", type=C_TYPES[step.cls], what=step.primitive,
-            identity=literal(primitive.identity[step.cls], step.cls),
+            index=index, identity=literal(primitive.identity[step.cls], step.cls),
             join=expression.format("u", "v"), replaces=expression.format("u.value", "v.value"),
             keeps=expression.format("v.value", "u.value"), enters=expression.format("u", "x"),
             extreme=_extreme_of(step).format("u", "v"))
@@ -241,10 +245,11 @@ struct {name} {{  // {what}
 
 _PLACE = """
 struct {name} {{  // {what}
-    typedef slip_place<{type}> type;
-    static __device__ __forceinline__ type identity() {{
-        return slip_make_place<{type}>({identity}, 0);
+    typedef slip_place<{type}, {index}> type;
+    static __device__ __forceinline__ type place({type} value, int64_t index) {{
+        return slip_make_place<{type}, {index}>(value, ({index})index);
     }}
+    static __device__ __forceinline__ type identity() {{ return place({identity}, 0); }}
     // Of equal extremes the first one counts.
     static __device__ __forceinline__ type join(type u, type v) {{
         const bool later = v.index >= u.index;
