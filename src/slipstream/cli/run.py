@@ -60,7 +60,7 @@ def refused(arguments: argparse.Namespace, command: str, *outputs: str) -> int:
     wanted = {name: file for name in outputs if (file := getattr(arguments, name))}
     arguments.files = {name: Path(file).absolute() for name, file in wanted.items()}
     for name, file in wanted.items():
-        reason = unwritable(arguments.files[name])
+        reason = precious(arguments.files[name], path) or unwritable(arguments.files[name])
         if reason:
             print(f"slipstream {command}: --{name} {file}: cannot be written: {reason}",
                   file=sys.stderr)
@@ -133,6 +133,14 @@ def late(arguments: argparse.Namespace, error: Exception) -> int:
     return status
 
 
+def precious(file: Path, script: Path) -> str:
+    """Why a file must not be written over: where the name of an output is left out, the script
+    stands in its place.  Empty where it may be."""
+    if file.exists() and (file.suffix == ".py" or file.samefile(script)):
+        return "it is a script; the file to write stands before the script"
+    return ""
+
+
 def unwritable(file: Path) -> str:
     """Why a file that is to be written later cannot be; empty where it can."""
     if not file.parent.is_dir():
@@ -178,13 +186,15 @@ def failure_text(script: str, path: Path, error: BaseException) -> str:
     """How an error ended a script, and at which of its lines."""
     line = line_of(path, error)
     where = f" at line {line}" if line else ""
-    if isinstance(error, SystemExit):
-        return f"{script} ended{where} with exit status {error.code}"
     if isinstance(error, KeyboardInterrupt):
         return f"{script} was interrupted{where}"
     # An error of ours goes on with operands and mend: they were shown with the error itself.
     said = str(error).partition("\n")[0]
     said = said if len(said) <= MOST_SAID else said[:MOST_SAID - 1] + "…"
+    if isinstance(error, SystemExit):
+        # Any other object is said, and the status is 1.
+        status = said if isinstance(error.code, int) else f"{FAILED}: {said}"
+        return f"{script} ended{where} with exit status {status}"
     return f"{script} failed{where}: {type(error).__name__}{': ' if said else ''}{said}"
 
 
