@@ -99,13 +99,8 @@ def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> int:
                                ("html", "page", seen.export_html)):
         if name not in arguments.files:
             continue
-        file = getattr(arguments, name)
-        try:
-            write(arguments.files[name])
-        except OSError as error:
-            print(f"slipstream profile: --{name} {file}: cannot be written: "
-                  f"{error.strerror or error}", file=sys.stderr)
+        if run_command.unwritten(arguments, "profile", name, write):
             status = run_command.FAILED
         else:
-            print(f"{title}: {file}")
+            print(f"{title}: {getattr(arguments, name)}")
     return status

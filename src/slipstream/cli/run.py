@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import sys
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -66,6 +67,18 @@ def refused(arguments: argparse.Namespace, command: str, *outputs: str) -> int:
                   file=sys.stderr)
             return CANNOT_OPEN
     return 0
+
+
+def unwritten(arguments: argparse.Namespace, command: str, name: str,
+              write: Callable[[Any], Any]) -> bool:
+    """Write a file that was asked for; whether that failed by now, which is said."""
+    try:
+        write(arguments.files[name])
+    except OSError as error:
+        print(f"slipstream {command}: --{name} {getattr(arguments, name)}: cannot be written: "
+              f"{error.strerror or error}", file=sys.stderr)
+        return True
+    return False
 
 
 def run_script(arguments: argparse.Namespace) -> int:
