@@ -96,6 +96,22 @@ def test_the_thread_that_called_most_may_end_before_the_program_does() -> None:
     assert "behind the last op" in page(replace(seen, events=[*loop(), kernel, send]))
 
 
+def test_a_budget_is_of_the_thread_that_called_most() -> None:
+    # The others run beside it: together they would take longer than the program did.
+    end = 2 * PITCH * COUNT
+    kernel = Event("kernel", "mul", "main.py", 7, "main", 0, end // 4, 1, device=0)
+    send = Event("send", "replayed", "main.py", 7, "main", 0, 10, 1, 1, replayed=True)
+    seen = recorded([*loop(), *(op(PITCH * place, 9, 2) for place in range(COUNT // 2))], end,
+                    "cuda:0")
+    own = {"Python": end - OP * COUNT, "dispatch": OP * COUNT}
+    found = budget_of(replace(seen, events=[*seen.events, kernel, send], layers=own, threads=[
+        ("MainThread", COUNT, own), ("Thread-1", COUNT // 2, {"dispatch": OP * COUNT // 2})]))
+    assert found is not None
+    assert found.ops == COUNT
+    assert found.device == end / 4 / 1000 / COUNT
+    assert found.step <= end / 1000
+
+
 def test_no_op_has_no_share_of_the_hosts_time() -> None:
     seen = replace(recorded([], LONG), calls=0, threads=[], layers={"waits": LONG})
     assert "0 calls of ops\n" in page(seen) + "\n"
