@@ -181,7 +181,8 @@ def cpu_lines(found: Measured) -> list[str]:
         return ["  too short to tell: no stretch of the run was measured whole; run more steps"]
     lines = [f"  the CPU did all of it: {whole:.2f} µs an op"]
     if not found.listened:
-        return [*lines, "  too short to tell kernels from dispatch: run more steps"]
+        return [*lines, "  too short to tell kernels from dispatch, of which those of the main "
+                "thread alone are heard: run more steps"]
     kernel = min(kernel, whole)
     rest = whole - kernel
     lines += [f"  kernels {kernel:>8.2f} µs an op", f"  the rest {rest:>7.2f} µs an op (Python, "

@@ -9,7 +9,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.cli.charts import chart
-from slipstream.cli.run import refused, run_to_end, settle
+from slipstream.cli.run import FAILED, refused, run_to_end, settle, unwritten
 from slipstream.core.api.memory import (
     HolderRow,
     MemoryReport,
@@ -65,8 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
                for timeline in recording.timelines.values() if timeline.requests]
     # What matters most comes first.
     devices.sort(key=lambda each: -each["peak"])
-    if arguments.snapshot:
-        ss.cuda.memory._dump_snapshot(arguments.files["snapshot"])
+    if arguments.snapshot and unwritten(arguments, "memory", "snapshot",
+                                        ss.cuda.memory._dump_snapshot):
+        status = status or FAILED
     if arguments.json:
         print(json.dumps({"script": arguments.script, "devices": devices}, indent=2))
     else:

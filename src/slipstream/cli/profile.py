@@ -75,8 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.failure:
         seen.recorded().failed = f"{arguments.failure}\n{UNTIL}"
         seen.recorded().broken = arguments.broken
-    tell(seen, arguments)
-    return status
+    return tell(seen, arguments) or status
 
 
 def give_way(arguments: argparse.Namespace) -> None:
@@ -88,17 +87,20 @@ def give_way(arguments: argparse.Namespace) -> None:
           file=sys.stderr)
 
 
-def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> None:
-    """Print the page and write the files that were asked for."""
+def tell(seen: ss.profiler.profile, arguments: argparse.Namespace) -> int:
+    """Print the page and write the files that were asked for; 0, or the status where one cannot
+    be written any more, as on a disk that is full by now: the others are."""
     print(f"\n{seen.report()}")
     if arguments.table:
         print(seen.key_averages().table(sort_by=arguments.table, row_limit=TABLE_ROWS))
-    if arguments.trace:
-        seen.export_chrome_trace(arguments.files["trace"])
-        print(f"trace: {arguments.trace}")
-    if arguments.stacks:
-        seen.export_stacks(arguments.files["stacks"])
-        print(f"stacks: {arguments.stacks}")
-    if arguments.html:
-        seen.export_html(arguments.files["html"])
-        print(f"page: {arguments.html}")
+    status = 0
+    for name, title, write in (("trace", "trace", seen.export_chrome_trace),
+                               ("stacks", "stacks", seen.export_stacks),
+                               ("html", "page", seen.export_html)):
+        if name not in arguments.files:
+            continue
+        if run_command.unwritten(arguments, "profile", name, write):
+            status = run_command.FAILED
+        else:
+            print(f"{title}: {getattr(arguments, name)}")
+    return status

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import sys
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -60,12 +61,24 @@ def refused(arguments: argparse.Namespace, command: str, *outputs: str) -> int:
     wanted = {name: file for name in outputs if (file := getattr(arguments, name))}
     arguments.files = {name: Path(file).absolute() for name, file in wanted.items()}
     for name, file in wanted.items():
-        reason = unwritable(arguments.files[name])
+        reason = precious(arguments.files[name], path) or unwritable(arguments.files[name])
         if reason:
             print(f"slipstream {command}: --{name} {file}: cannot be written: {reason}",
                   file=sys.stderr)
             return CANNOT_OPEN
     return 0
+
+
+def unwritten(arguments: argparse.Namespace, command: str, name: str,
+              write: Callable[[Any], Any]) -> bool:
+    """Write a file that was asked for; whether that failed by now, which is said."""
+    try:
+        write(arguments.files[name])
+    except OSError as error:
+        print(f"slipstream {command}: --{name} {getattr(arguments, name)}: cannot be written: "
+              f"{error.strerror or error}", file=sys.stderr)
+        return True
+    return False
 
 
 def run_script(arguments: argparse.Namespace) -> int:
@@ -133,6 +146,14 @@ def late(arguments: argparse.Namespace, error: Exception) -> int:
     return status
 
 
+def precious(file: Path, script: Path) -> str:
+    """Why a file must not be written over: where the name of an output is left out, the script
+    stands in its place.  Empty where it may be."""
+    if file.exists() and (file.suffix == ".py" or file.samefile(script)):
+        return "it is a script; the file to write stands before the script"
+    return ""
+
+
 def unwritable(file: Path) -> str:
     """Why a file that is to be written later cannot be; empty where it can."""
     if not file.parent.is_dir():
@@ -178,13 +199,15 @@ def failure_text(script: str, path: Path, error: BaseException) -> str:
     """How an error ended a script, and at which of its lines."""
     line = line_of(path, error)
     where = f" at line {line}" if line else ""
-    if isinstance(error, SystemExit):
-        return f"{script} ended{where} with exit status {error.code}"
     if isinstance(error, KeyboardInterrupt):
         return f"{script} was interrupted{where}"
     # An error of ours goes on with operands and mend: they were shown with the error itself.
     said = str(error).partition("\n")[0]
     said = said if len(said) <= MOST_SAID else said[:MOST_SAID - 1] + "…"
+    if isinstance(error, SystemExit):
+        # Any other object is said, and the status is 1.
+        status = said if isinstance(error.code, int) else f"{FAILED}: {said}"
+        return f"{script} ended{where} with exit status {status}"
     return f"{script} failed{where}: {type(error).__name__}{': ' if said else ''}{said}"
 
 

@@ -80,12 +80,13 @@ def budget_of(recording: Recording) -> Budget | None:
     kernels = sum(event.end - event.start for event in recording.of("kernel"))
     if not kernels or not recording.calls:
         return None
-    calls = recording.threads[0][1] if recording.threads else recording.calls
-    host_us = max(host_cost(recording) / 1000 / max(calls, 1), LEAST)
+    # The layers are those of the thread that called most: the others run beside it.
+    calls = max(recording.threads[0][1] if recording.threads else recording.calls, 1)
+    host_us = max(host_cost(recording) / 1000 / calls, LEAST)
     saved = alone_cost(recording) / 1000 / recording.calls
     # The Python of each op stays.
-    return Budget(recording.calls / steps_of(recording), host_us,
-                  max(kernels / 1000 / recording.calls, LEAST), min(saved, host_us - LEAST))
+    return Budget(calls / steps_of(recording), host_us, max(kernels / 1000 / calls, LEAST),
+                  min(saved, host_us - LEAST))
 
 
 @dataclass

@@ -128,7 +128,9 @@ def layers_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     calls = recording.threads[0][1] if recording.threads else recording.calls
     each = host_cost(recording) / 1000 / max(calls, 1)
     rest = ", without the pauses" if own else ""
-    yield f"  {calls:,} calls of ops, {each:.1f} µs of host time each{rest}"
+    # Replays of a captured graph alone call none.
+    cost = f", {each:.1f} µs of host time each{rest}" if calls else ""
+    yield f"  {calls:,} calls of ops{cost}"
     for name, count, _ in recording.threads[1:]:
         yield f"  {count:,} calls of thread {name}"
 
@@ -272,16 +274,18 @@ def host_by_line(recording: Recording) -> list[tuple[LineTotals, int, int]]:
 
 def lines_part(recording: Recording, found: Diagnosis) -> Iterator[str]:
     """The lines whose ops, and walks of the tape, take the host's time."""
-    rows = [row for row in host_by_line(recording) if row[1]][:MOST_LINES]
+    rows = [row for row in host_by_line(recording) if row[1]]
     if not rows:
         return
     yield ""
-    launches = any(line.of("kernel")[0] for line, _, _ in rows)
+    launches = any(line.of("kernel")[0] for line, _, _ in rows[:MOST_LINES])
     yield f"lines       ops, host time{', launches' if launches else ''}"
-    for line, count, spent in rows:
+    for line, count, spent in rows[:MOST_LINES]:
         where = f"{short(line.file)}:{line.line}" if line.file else "inside slipstream"
         last = f" {line.of('kernel')[0]:>8,}" if launches else ""
         yield f"  {where:<28} {count:>8,} {micro(spent):>14}{last}"
+    if len(rows) > MOST_LINES:
+        yield f"  and {len(rows) - MOST_LINES} more lines"
 
 
 def left_out(recording: Recording, found: Diagnosis) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from slipstream.core.api.pacing import calls_of_host
+from slipstream.core.api.pacing import CALLS, calls_of_host
 from slipstream.core.api.recording import Recording
 from slipstream.profiler.words import micro, percent, quoted, short
 
@@ -97,6 +97,9 @@ def python_text(recording: Recording) -> str:
 def tail_text(recording: Recording) -> str:
     """What is said where most of the time lies behind the last op; empty elsewhere."""
     last = next((pause for pause in pauses_of(recording) if not pause.after), None)
+    # Threads that load data call most, and end before the loop does that they load for.
+    if last is not None and any(event.start > last.start for event in recording.of(*CALLS)):
+        return ""
     if last is None or 2 * last.length < recording.end - recording.start:
         return ""
     return (f"({micro(last.length)} of {micro(recording.end - recording.start)} are the program's "

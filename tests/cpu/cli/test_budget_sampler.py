@@ -5,11 +5,31 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import slipstream as ss
-from slipstream.core.api.budget import TICK, Look, _Sampler, measure_budget
+from slipstream.core.api.budget import (
+    PATIENCE,
+    TICK,
+    Look,
+    Measured,
+    _Sampler,
+    fill,
+    measure_budget,
+)
 from slipstream.core.vocab.modes import modes
 
 LONG = int(TICK * 1e9)
+
+
+class Card:
+    """A device that is simulated, as far as the budget looks at it."""
+
+    def __init__(self, ordinal: int, launches: int) -> None:
+        self.device, self.ordinal = f"cuda:{ordinal}", ordinal
+        self.counts = SimpleNamespace(launches=launches)
+        self.driver = SimpleNamespace(
+            name="simulated", properties=lambda ordinal: SimpleNamespace(name="some card"))
 
 
 def kernel(start: int, end: int) -> Any:
@@ -51,3 +71,31 @@ def test_nobody_listens_any_more_when_it_is_over() -> None:
             x = (x @ x) * 1e-3
     assert modes.listeners is None
     assert found.ops > 0
+
+
+@pytest.mark.parametrize(("cards", "waits"), [([], PATIENCE), (["a card"], 0)])
+def test_nobody_waits_for_kernels_of_the_cpu_once_a_card_is_used(monkeypatch, cards, waits) -> None:
+    # Ops of other threads end no stretch: the card's windows would go by unmeasured.
+    sampler, waited = _Sampler(), []
+    monkeypatch.setattr(sampler, "cards", lambda: cards)
+    monkeypatch.setattr(sampler.heard_out, "wait", waited.append)
+    sampler.listen()
+    assert waited == waits * [TICK]
+
+
+def test_a_card_was_used_though_no_window_of_it_was_measured() -> None:
+    # As where each of several threads has a moment's work for it.
+    sampler = _Sampler()
+    first, second = Card(0, 7), Card(1, 9)
+    timer = SimpleNamespace(replayed=[0, 0.0], single=[0, 0.0])
+    sampler.timers = {first: timer, second: timer}
+    # The other was used before, and left alone from then on.
+    sampler.began = {first: 7, second: 2}
+    found = Measured()
+    fill(found, sampler, [])
+    assert found.device_name == "cuda:1, some card"
+    assert found.simulated
+    sampler.began = {first: 7, second: 9}
+    found = Measured()
+    fill(found, sampler, [])
+    assert found.device_name == "cpu"

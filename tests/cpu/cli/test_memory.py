@@ -173,3 +173,12 @@ def test_memory_now() -> None:
         ss.memory_report("meta")
     with pytest.raises(RuntimeError, match=r"there is no cuda:77: this machine has \d+ card"):
         ss.memory_report("cuda:77")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full disk to offer")
+def test_a_snapshot_that_cannot_be_written_leaves_the_report(script: str) -> None:
+    done = run("--snapshot", "/dev/full", script, "0")
+    assert done.returncode == 1
+    assert done.stderr.startswith("slipstream memory: --snapshot /dev/full: cannot be written: No ")
+    assert "Traceback" not in done.stderr
+    assert "held at the peak, by line and op" in done.stdout

@@ -120,6 +120,41 @@ def test_what_cannot_be_done_is_refused_before_the_script_runs(script, words):
     assert ("cuda_time_total" if words[0] == "--table" else "from 1 to 67,108,864") in seen.stderr
 
 
+@pytest.mark.parametrize("option", ["--html", "--trace", "--stacks"])
+@pytest.mark.parametrize("name", ["script.py", "script"])
+def test_a_script_in_the_place_of_an_outputs_name_is_kept(tmp_path, option, name):
+    # The name of the page was left out, so that the script's first argument is run.
+    path, other = tmp_path / name, tmp_path / "data"
+    for each in (path, other):
+        each.write_text("import torch\nprint(torch.ones(2) + 1)\n")
+    words = (option, path, other) if path.suffix else (option, path, path)
+    seen = command("profile", *words)
+    assert (seen.returncode, seen.stdout) == (2, "")
+    assert "it is a script; the file to write stands before the script" in seen.stderr
+    assert path.read_text().startswith("import torch")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full disk to offer")
+def test_a_file_that_cannot_be_written_any_more_leaves_the_others(script, tmp_path):
+    page, stacks = tmp_path / "page.html", tmp_path / "stacks.txt"
+    seen = command("profile", "--trace", "/dev/full", "--html", page, "--stacks", stacks, script)
+    assert seen.returncode == 1
+    assert "profile: --trace /dev/full: cannot be written: No space left" in seen.stderr
+    assert "Traceback" not in seen.stderr
+    assert seen.stdout.splitlines()[-2:] == [f"stacks: {stacks}", f"page: {page}"]
+    assert page.exists()
+    assert stacks.exists()
+
+
+def test_the_words_of_an_exit_are_no_status(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text("import sys, torch\ntorch.ones(2) + 1\nsys.exit('no such\\nfile')\n")
+    seen = command("profile", path)
+    assert seen.returncode == 1
+    assert seen.stderr == "no such\nfile\n"
+    assert seen.stdout.splitlines()[1] == f"{path} ended at line 3 with exit status 1: no such"
+
+
 @pytest.mark.parametrize("name", ["profile", "explain", "memory", "budget"])
 @pytest.mark.parametrize("closing", ["sys.stdout.close()", "sys.stdout = None"])
 def test_a_script_that_closes_its_output_is_told_of(tmp_path, name, closing):

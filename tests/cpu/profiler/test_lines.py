@@ -6,7 +6,7 @@ import slipstream as ss
 from slipstream.core.api.recording import Event, LineTotals, Recording
 from slipstream.profiler import profile
 from slipstream.profiler.html import line_table
-from slipstream.profiler.page import host_by_line, page, walks
+from slipstream.profiler.page import MOST_LINES, host_by_line, page, walks
 
 
 def event(kind: str, name: str, line: int, start: int, end: int, thread: int = 1) -> Event:
@@ -49,6 +49,16 @@ def test_the_line_that_calls_backward_comes_first_where_its_walk_takes_longest()
     assert [row.split() for row in rows] == [
         ["train.py:7", "1", "9.0", "µs"], ["train.py:5", "1", "3.0", "µs"]]
     assert [row[0] for row in line_table(recording)] == ["train.py:7", "train.py:5"]
+
+
+def test_lines_that_are_left_out_are_counted() -> None:
+    lines = [LineTotals("train.py", line, "step", {"op": (1, 1_000 * (20 - line), 0)})
+             for line in range(1, MOST_LINES + 3)]
+    events = [event("op", "mul", 1, 0, 9_000)]
+    assert f"train.py:{MOST_LINES} " in page(recorded(events, lines))
+    assert f"train.py:{MOST_LINES + 1} " not in page(recorded(events, lines))
+    assert "  and 2 more lines\n" in page(recorded(events, lines))
+    assert "more lines" not in page(recorded(events, lines[:MOST_LINES]))
 
 
 def test_a_program_that_walks_its_tape() -> None:

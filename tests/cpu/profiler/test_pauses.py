@@ -83,3 +83,35 @@ def test_a_cards_ops_are_as_dear_as_without_the_pauses() -> None:
     assert "launch-bound" in diagnose(tail).verdict
     assert "own work behind the last op, main.py:7" in page(tail)
     assert "behind the last op" not in page(seen)
+
+
+def test_the_thread_that_called_most_may_end_before_the_program_does() -> None:
+    # As one that makes batches does, where the loop that takes them goes on.
+    late = [op(LONG + PITCH * place, 9, thread=2) for place in range(COUNT - 1)]
+    kernel = Event("kernel", "mul", "main.py", 9, "main", LONG, LONG + 300, 2, device=0)
+    send = Event("send", "replayed", "main.py", 9, "main", LONG, LONG + 10, 2, 1, replayed=True)
+    seen = recorded([*loop(), *late], LONG + PITCH * COUNT, "cuda:0")
+    seen = replace(seen, events=[*seen.events, kernel, send])
+    assert "behind the last op" not in page(seen)
+    assert "behind the last op" in page(replace(seen, events=[*loop(), kernel, send]))
+
+
+def test_a_budget_is_of_the_thread_that_called_most() -> None:
+    # The others run beside it: together they would take longer than the program did.
+    end = 2 * PITCH * COUNT
+    kernel = Event("kernel", "mul", "main.py", 7, "main", 0, end // 4, 1, device=0)
+    send = Event("send", "replayed", "main.py", 7, "main", 0, 10, 1, 1, replayed=True)
+    seen = recorded([*loop(), *(op(PITCH * place, 9, 2) for place in range(COUNT // 2))], end,
+                    "cuda:0")
+    own = {"Python": end - OP * COUNT, "dispatch": OP * COUNT}
+    found = budget_of(replace(seen, events=[*seen.events, kernel, send], layers=own, threads=[
+        ("MainThread", COUNT, own), ("Thread-1", COUNT // 2, {"dispatch": OP * COUNT // 2})]))
+    assert found is not None
+    assert found.ops == COUNT
+    assert found.device == end / 4 / 1000 / COUNT
+    assert found.step <= end / 1000
+
+
+def test_no_op_has_no_share_of_the_hosts_time() -> None:
+    seen = replace(recorded([], LONG), calls=0, threads=[], layers={"waits": LONG})
+    assert "0 calls of ops\n" in page(seen) + "\n"

@@ -150,6 +150,8 @@ class _Sampler:
         self.thread = threading.Thread(target=self.run, name="slipstream budget", daemon=True)
         self.plain: list[tuple[Look, Look]] = []
         self.timers: dict[Any, Any] = {}
+        # What each card had launched before.
+        self.began: dict[Any, int] = {}
         self.own = OwnTime()
         self.listened = 0
         self.kernels = 0
@@ -202,7 +204,8 @@ class _Sampler:
         self.stop.wait(TICK)
         self.until = time.perf_counter_ns()
         for _ in range(PATIENCE):
-            if self.stop.is_set() or self.heard_out.wait(TICK):
+            # Where a card is used by now, kernels of the CPU do not matter any more.
+            if self.stop.is_set() or self.cards() or self.heard_out.wait(TICK):
                 break
         self.heard.append((self.listened, self.kernels))
         left = [each for each in modes.listeners or () if each != self.hear]
@@ -268,6 +271,7 @@ def measure_budget() -> Iterator[Measured]:
     found = Measured()
     sampler = _Sampler()
     start = sampler.look()
+    sampler.began = {backend: backend.counts.launches for backend in sampler.timers}
     sampler.thread.start()
     try:
         yield found
@@ -292,7 +296,7 @@ def fill(found: Measured, sampler: Any, spans: list[tuple[Look, Look]]) -> None:
     found.spans, found.failure = spans, sampler.failure
     found.listened, found.kernels = sampler.listened, sampler.kernels / 1e3
     for backend, timer in sampler.timers.items():
-        if not timer.replayed[0] and not timer.single[0]:
+        if backend.counts.launches == sampler.began.get(backend, 0):
             # The script left this card alone.
             continue
         found.simulated = backend.driver.name == "simulated"
