@@ -28,6 +28,7 @@ cdef long long _row_chunks(
     Reduction reduction, long long rows, long long length, long long stored)
 cdef bint _wide(Space space) except -1
 cdef long long _column_vector(Reduction reduction, Space space) except -1
+cdef tuple _column_kinds(Reduction reduction, Space space, long long vector)
 cdef dict _column_words(Reduction reduction, Space space, long long tiles, long long tile)
 cdef long long _column_chunks(long long length, long long high, long long blocks, long long joined)
 cdef long long _column_span(long long length, long long chunks, long long turn)

@@ -480,20 +480,10 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     length: cython.longlong = space.length
     batches, columns = space.outer[:-1], space.outer[-1]
     rows: cython.longlong = access.count_of(batches)
-    bytes_read: cython.longlong = 0
-    read_operands: cython.longlong = 0
-    kinds: list = []
-    place: cython.Py_ssize_t
-    for place in range(len(reduction.levels)):
-        near = _near_kind(space.outer_steps[place][-1])
-        if near == VECTOR and reduction.itemsizes[place] * vector > WIDEST:
-            near = STEP
-        if reduction.levels[place] != EACH:
-            near = STEP if near == REPEAT else near
-        elif near != REPEAT and place >= reduction.outputs:
-            bytes_read += reduction.itemsizes[place]
-            read_operands += 1
-        kinds.append(near)
+    kinds: list
+    bytes_read: cython.longlong
+    read_operands: cython.longlong
+    kinds, bytes_read, read_operands = _column_kinds(reduction, space, vector)
     wide: cython.longlong
     high: cython.longlong
     wide, high = _column_block(columns // vector, length)
@@ -514,11 +504,11 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     if tall and split and blocks * chunks <= FEW_BLOCKS and (
             length >= chunks * TALL_BLOCK // wide * batch):
         # The last block of a column cannot join more of them: each does more by itself.
+        more = 2 * batch * vector * asked <= BATCH_BYTES
         if vector * reduction.part_bytes <= LIGHT_BYTES or chunks > FEW_PARTS:
             threads, high = TALL_BLOCK, TALL_BLOCK // wide
-            ahead = (reduction.places and reduction.single
-                     and 2 * batch * vector * asked <= BATCH_BYTES)
-        elif 2 * batch * vector * asked <= BATCH_BYTES:
+            ahead = more and reduction.places and reduction.single
+        elif more:
             batch *= 2
         # A processor holds two of them.
         least = 2 * threads // BLOCK
@@ -531,11 +521,29 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
         length % (high * batch) == 0 == span % (high * batch))
     plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
                    max(len(space.inner), 1), threads, _wide(space), True, 0, 1, exact, -1,
-                   max(least * BLOCK // threads, 1))
-    if ahead and exact:
-        plan = plan._replace(ahead=True)
+                   max(least * BLOCK // threads, 1), False, False, bool(ahead and exact))
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
+
+
+def _column_kinds(reduction: Reduction, space: Space,
+                  vector: int) -> tuple[list[str], int, int]:
+    """The kinds of access, and of the operands that are read: bytes of an element, and how many."""
+    bytes_read: cython.longlong = 0
+    read_operands: cython.longlong = 0
+    kinds: list = []
+    place: cython.Py_ssize_t
+    for place in range(len(reduction.levels)):
+        near = _near_kind(space.outer_steps[place][-1])
+        if near == VECTOR and reduction.itemsizes[place] * vector > WIDEST:
+            near = STEP
+        if reduction.levels[place] != EACH:
+            near = STEP if near == REPEAT else near
+        elif near != REPEAT and place >= reduction.outputs:
+            bytes_read += reduction.itemsizes[place]
+            read_operands += 1
+        kinds.append(near)
+    return kinds, bytes_read, read_operands
 
 
 def _column_words(reduction: Reduction, space: Space, tiles: int, tile: int) -> Words:
