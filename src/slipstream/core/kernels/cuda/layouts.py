@@ -521,7 +521,7 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
         length % (high * batch) == 0 == span % (high * batch))
     plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
                    max(len(space.inner), 1), threads, _wide(space), True, 0, 1, exact, -1,
-                   max(least * BLOCK // threads, 1), False, False, bool(ahead and exact))
+                   max(least * BLOCK // threads, 1), False, False, 1, bool(ahead and exact))
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
 
