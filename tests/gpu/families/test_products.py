@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from catalogue import host
 
 import slipstream as ss
 from gpu.families.sides import COMPLEX, FLOATS, INTEGERS, check, numbers, shifted, tensor
+from slipstream.core.catalog.table import table
 from slipstream.core.kernels.cuda import few_rows, half_products, tiles
 
 ULPS = 64.0
@@ -146,6 +148,29 @@ def test_warps_share_tiles_in_any_manner(tile: half_products.HalfTile,
                 tensor(turned, device).t() @ tensor(right, device), x @ tensor(right, device))
 
     check(call, ULPS)
+
+
+@pytest.mark.parametrize("tile", [*half_products.TILES, *half_products.SHARED.values()])
+@pytest.mark.parametrize("size", [(8, 200, 120), (136, 64, 88), (70, 72, 40)])
+def test_what_an_activation_is_taken_of_is_stored_once(
+        tile: half_products.HalfTile, size: tuple[int, int, int],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where a tile reaches beyond the edges, elements are made more than once.
+    monkeypatch.setattr(half_products, "tile_of", lambda sizes, room: tile)
+    m, k, n = size
+    a, b, c = (np.random.RandomState(seed).randint(-2, 3, shape).astype(np.float16)
+               for seed, shape in ((41, (m, k)), (42, (k, n)), (43, n)))
+    given = [tensor(each, "cuda") for each in (c, a, b)]
+
+    def call() -> Any:
+        return table["addmm_activated"].call((*given, True, True), None)
+
+    taken_of, _ = call()
+    np.testing.assert_array_equal(host(taken_of), a @ b + c)
+    (kernel,) = ss.explain(call).calls[-1].plan.launches
+    # What fills the text's words must not fill parts of others.
+    for line in kernel.source.splitlines():
+        assert not line.startswith("#ifdef") or re.fullmatch(r"#ifdef \w+", line), line
 
 
 def test_batches_of_narrow_floats() -> None:

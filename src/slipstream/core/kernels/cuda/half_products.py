@@ -311,7 +311,7 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
             kept = {{}};
 #pragma unroll
             for (int e = 0; e < 4; e++) {{
-#ifdef STORES_MORE
+#ifdef WRITES_AUX
                 if (own >= rows || four + e >= columns) continue;
 #endif
                 const place_t column = first_column + (four + e < columns ? four + e
@@ -415,7 +415,7 @@ def code_of(product: Product, tile: HalfTile) -> KernelCode:
             f"#define RIGHT_ALONG_K {int(product.right_along_k)}\n")
     if "aux[" in product.store:
         # What storing writes besides has to be of its own element.
-        head += "#define STORES_MORE\n"
+        head += "#define WRITES_AUX\n"
     code = KernelCode(f"slip_{product.name}", KEEP + product.head + head + MATRIX + text)
     return code.made_by(EPILOGUE if product.fused else TILED)
 
