@@ -71,6 +71,43 @@ def test_what_follows_a_product(size: tuple[int, int, int], dtype: Any) -> None:
     counted(lambda: ((kept := linear(x, w, bias)), kept * beside), 1)
 
 
+# Whole tiles; edges; no fours of columns; warps that share the steps; large tiles.
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("size", [(64, 64, 64), (40, 64, 72), (33, 128, 24), (70, 1024, 40),
+                                  (300, 64, 264)])
+def test_what_follows_a_product_of_halves(size: tuple[int, int, int], dtype: Any) -> None:
+    rows, depth, columns = size
+    x, w, bias = (some(rows, depth, dtype=dtype), some(columns, depth, dtype=dtype),
+                  some(columns, dtype=dtype))
+    one, wide = some(1, dtype=dtype), some(rows, columns, dtype=ss.float32)
+    beside = some(rows, columns, dtype=dtype)
+    linear = functional.linear
+    counted(lambda: (functional.gelu(linear(x, w, bias), approximate="tanh"),), 1)
+    counted(lambda: ((kept := linear(x, w, bias)), functional.silu(kept)), 1)
+    counted(lambda: ((wide + linear(x, w)) * wide,), 1)
+    counted(lambda: (beside * one + functional.silu(linear(x, w, bias)) * 3,), 2)
+    counted(lambda: (functional.layer_norm((x @ w.t()).float() + wide, (columns,)),), 2)
+    # From an odd address, at which no four begin.
+    odd = some(rows * columns + 1, dtype=dtype)[1:].view(rows, columns)
+    counted(lambda: (linear(x, w, bias) * odd,), 1)
+    counted(lambda: (linear(x.view(1, rows, depth), w, bias) + beside,), 1)
+
+
+def test_results_of_halves_that_lie_apart() -> None:
+    x, w, bias = some(64, 64), some(72, 64), some(72)
+    wide = some(64, 144)[:, ::2]
+    counted(lambda: (functional.linear(x, w, bias) + wide,), 2)
+    square, state = some(64, 64), some(64, 64)
+    found = chains()
+    found.mode = NEVER
+    wanted = bits(launched(lambda: state.clone().copy_(state @ square * 2))[1])
+    found.mode = ALWAYS
+    for _ in range(3):
+        held = state.clone()
+        ss.mul(held @ square, 2, out=held)
+        assert bits(held) == wanted
+
+
 @pytest.mark.parametrize("size", [(64, 256, 64), (33, 100, 20), (5, 17, 96), (40, 500, 7),
                                   (150, 72, 150), (250, 64, 301)])
 def test_what_follows_a_small_exact_product(size: tuple[int, int, int]) -> None:

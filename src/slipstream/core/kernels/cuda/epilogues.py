@@ -27,6 +27,9 @@ from slipstream.core.kernels.cuda.writing import STORED, Lines
 from slipstream.core.launch.cuda.launches import EPILOGUE, KernelCode, Launch, Part
 from slipstream.core.launch.cuda.modules import modules
 
+# Sizes of which a product's kernel may take what follows into it.  A program that meets more has
+# new ones all the time: looking for what follows would take the host longer than it saves.
+LEADING = 64
 # How memory is seen that many blocks read.
 WHOLE = "whole"
 # Where the sum of an element is rounded, it is kept.
@@ -63,8 +66,8 @@ class ProductPart(Part):
         """What makes the launch of the product and the parts behind it."""
         joint = Joint(parts, wiring(parts, codes, dead))
         code = self.code_of(EpilogueWriter(joint, self.product).product())
-        return partial(bind, code.made_by(EPILOGUE), modules.function(self.device, code),
-                       self.shape, self.tail)
+        function = modules.function(self.device, code, self.shape[2])
+        return partial(bind, code.made_by(EPILOGUE), function, self.shape, self.tail)
 
 
 def lead(spec: Any, product: Product, code_of: Callable[[Product], KernelCode], launch: Launch,
@@ -119,7 +122,7 @@ class EpilogueWriter:
             name=joint.name, head=_KEEP + plain.head,
             numbers="".join([f", {each}" for each in self._parameters()]),
             place=plain.place + self._uniform(), ahead=plain.ahead + self._reads(),
-            store=self._stores())
+            store=self._stores(), fours=self._fours())
 
     def _parameters(self) -> list[str]:
         joint = self.joint
@@ -151,25 +154,56 @@ class EpilogueWriter:
 
     def _stores(self) -> str:
         """The rounded sum, and what the parts make of it."""
-        joint = self.joint
         lines = Lines()
-        lines.add("const int64_t element = row * walk.columns + column;", "item_t kept = {};",
-                  f"{{ {self.plain.store} }}", f"const item_t {result(0, 0)} = kept;")
+        lines.add("const int64_t element = row * walk.columns + column;")
+        self._add_element(lines, "{}_held", "{}[element] = {};")
+        return lines.text()
+
+    def _add_element(self, lines: Lines, held: str, stored: str) -> None:
+        """An element: ``held``: one that was asked for; ``stored``: how a result is (pointer, it).
+        """
+        joint = self.joint
+        lines.add("item_t kept = {};", f"{{ {self.plain.store} }}",
+                  f"const item_t {result(0, 0)} = kept;")
         if joint.wires[0][0].kept:
-            lines.add(f"out[element] = {result(0, 0)};")
+            lines.add(stored.format("out", result(0, 0)))
         for number, part in enumerate(joint.parts[1:], 1):
             wires = joint.wires[number]
-            read = [self._read(wire) for place, wire in enumerate(wires)
+            read = [self._read(wire, held) for place, wire in enumerate(wires)
                     if place >= part.outputs and part.sizes[place]]
             for place, text in enumerate(part.add_element(lines, prefix(number), 1, read)):
                 lines.add(f"const {joint.types[number][place]} {result(number, place)} = {text};")
                 if wires[place].kept:
-                    lines.add(f"{pointer(number, place)}[element] = {result(number, place)};")
-        return lines.text()
+                    lines.add(stored.format(pointer(number, place), result(number, place)))
 
-    def _read(self, wire: Wire) -> str:
+    def _read(self, wire: Wire, held: str) -> str:
         """An element as it is stored: from a part before, or asked for before."""
         if wire.maker is not None:
             return result(*wire.maker)
-        number, operand = self.joint.places[self.joint.place_of[wire.number]]
-        return f"{pointer(number, operand)}_held"
+        place = self.joint.place_of[wire.number]
+        name = pointer(*self.joint.places[place])
+        return f"{name}_held" if self.joint.access[place] != FLAT else held.format(name)
+
+    def _fours(self) -> tuple[str, str, str, str, str]:
+        """The same for four elements of a row, the first at ``spot``, of which some are ``there``.
+
+        Vectors of what is read, number n of which is asked for before the first is used; vectors
+        of results, an element of them, and how they are written.
+        """
+        joint = self.joint
+        held, reads, made, element, writes = [Lines() for _ in range(5)]
+        for place, (number, operand) in enumerate(joint.places):
+            kind = joint.types[number][operand]
+            name = pointer(number, operand) if number else "out"
+            whole = f"full && slip_aligned<{kind}>({name} + spot, 4 * sizeof({kind}))"
+            if place < joint.outputs:
+                made.add(f"slip_vector<{kind}, 4> {name}_made = {{}};")
+                writes.add(f"slip_write({name} + spot, {name}_made, there, {whole});")
+            elif number and joint.access[place] == FLAT:
+                held.add(f"slip_vector<{kind}, 4> {name}_held[some];")
+                reads.add(f"{name}_held[n] = slip_read<{kind}, 4>({name} + spot, there, {whole});")
+            elif number:
+                held.add(f"const {kind} {name}_held = {name}[0];")
+        element.add(self.plain.ahead)
+        self._add_element(element, "{}_held[n].get(e)", "{}_made.set(e, {});")
+        return held.text(), reads.text(), made.text(), element.text(), writes.text()

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from slipstream.core.kernels.cuda import few_rows
+from slipstream.core.kernels.cuda.epilogues import LEADING, lead
 from slipstream.core.kernels.cuda.few_rows import WHOLE
 from slipstream.core.kernels.cuda.prelude_matrix import MATRIX
 from slipstream.core.kernels.cuda.tiles import KEPT, Product, Sizes, filled
@@ -281,39 +282,45 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
         sums[first_row + threadIdx.x] = NARROW(total);
     }}
 #endif
+FINISH}}
+"""
+
+# Beginning and middle of what is done with the sums, four elements of a row at once: some such
+# fours are taken before any is stored, so that what they read is on its way at the same time.
+_FOURS = """
     PLACE
-    // Four elements of a row at once, and some such fours before any is stored: what they read is
-    // on its way at the same time.
-    const bool lies_so = walk.out_column == 1 && walk.out_row % 4 == 0 && out_start % 4 == 0
-                         && slip_aligned<item_t>(out, 8);
     const int fours = ROWS * COLUMNS / 4, everyone = THREADS * GROUPS;
     const int some = fours / everyone < 4 ? (fours / everyone ? fours / everyone : 1) : 4;
     // A thread has the same columns in all its rows.
     const int four = threadIdx.x % (COLUMNS / 4) * 4, apart = everyone / (COLUMNS / 4);
-#pragma unroll 1
-    for (int begin = threadIdx.x / (COLUMNS / 4); begin < ROWS; begin += some * apart) {{
-        slip_vector<item_t, 4> made[some];
-#pragma unroll
-        for (int n = 0; n < some; n++) {{
+"""
+_TOTALS = """
             const int own = begin + n * apart;
             slip_vector<float, 4> totals = slip_read<float, 4>(whole + (own * tile_line + four),
                                                                4, true);
 #pragma unroll
-            for (int g = 1; g < GROUPS; g++) {{
+            for (int g = 1; g < GROUPS; g++) {
                 const slip_vector<float, 4> more = slip_read<float, 4>(
                     whole + (g * tile_size + own * tile_line + four), 4, true);
 #pragma unroll
                 for (int e = 0; e < 4; e++) totals.set(e, PLUS(totals.get(e), more.get(e)));
-            }}
+            }
             // Beyond the edges the last element is made once more, and not stored.
             const place_t row = first_row + (own < rows ? own : rows - 1);
+"""
+_ALONE = f"""{_FOURS}
+    const bool lies_so = walk.out_column == 1 && walk.out_row % 4 == 0 && out_start % 4 == 0
+                         && slip_aligned<item_t>(out, 8);
+#pragma unroll 1
+    for (int begin = threadIdx.x / (COLUMNS / 4); begin < ROWS; begin += some * apart) {{
+        slip_vector<item_t, 4> made[some];
+#pragma unroll
+        for (int n = 0; n < some; n++) {{{_TOTALS}
             slip_vector<item_t, 4>& kept = made[n];
             kept = {{}};
 #pragma unroll
             for (int e = 0; e < 4; e++) {{
-#ifdef WRITES_AUX
-                if (own >= rows || four + e >= columns) continue;
-#endif
+                ONLY_ONCE
                 const place_t column = first_column + (four + e < columns ? four + e
                                                                           : columns - 1);
                 const wide_t total = totals.get(e);
@@ -330,8 +337,40 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
             else slip_scatter<item_t, 4>(to, made[n], columns - four, walk.out_column);
         }}
     }}
-}}
 """
+# Where a chain goes on, whose elements lie in the order of the result's.
+_JOINED = f"""{_FOURS}
+    const int there = four < columns ? columns - four : 0;
+    const bool full = walk.columns % 4 == 0 && there >= 4;
+#pragma unroll 1
+    for (int begin = threadIdx.x / (COLUMNS / 4); begin < ROWS; begin += some * apart) {{
+        FOUR_HELD
+#pragma unroll
+        for (int n = 0; n < some; n++) {{
+            const int own = begin + n * apart;
+            const int64_t spot = (int64_t)(first_row + (own < rows ? own : rows - 1)) * walk.columns
+                                 + first_column + four;
+            FOUR_ASKED
+        }}
+#pragma unroll
+        for (int n = 0; n < some; n++) {{{_TOTALS}
+            const int64_t spot = (int64_t)row * walk.columns + first_column + four;
+            FOUR_MADE
+#pragma unroll
+            for (int e = 0; e < 4; e++) {{
+                const place_t column = first_column + (four + e < columns ? four + e
+                                                                          : columns - 1);
+                const wide_t total = totals.get(e);
+                FOUR_ELEMENT
+            }}
+            if (own >= rows) continue;
+            FOUR_WRITTEN
+        }}
+    }}
+"""
+FOUR_WORDS = ("FOUR_HELD", "FOUR_ASKED", "FOUR_MADE", "FOUR_ELEMENT", "FOUR_WRITTEN")
+# What writes elsewhere too must not do so for another's element.
+_ONLY_ONCE = "if (own >= rows || four + e >= columns) continue;"
 
 
 def suits(sizes: Sizes, sides: Sides, steps: Ints) -> bool:
@@ -366,6 +405,8 @@ class Cards:
 
 
 cards = Cards()
+# Of how many sizes there were launches of a kernel.
+code_sizes: dict[KernelCode, int] = {}
 
 
 def has_instruction(index: int) -> bool:
@@ -407,16 +448,25 @@ def tile_of(sizes: Sizes, room: int) -> HalfTile:
     return shared if most <= room else tile
 
 
+def finish_of(product: Product) -> str:
+    """What a kernel does with its sums."""
+    if product.fours is None:
+        return _ALONE.replace("ONLY_ONCE", _ONLY_ONCE if product.aside else "")
+    text = _JOINED
+    for word, meaning in zip(FOUR_WORDS, product.fours, strict=True):
+        text = text.replace(word, meaning)
+    return text
+
+
 @lru_cache(maxsize=KEPT)
 def code_of(product: Product, tile: HalfTile) -> KernelCode:
     """The kernel of a product with a tile."""
-    text = filled(_KERNEL.format(tile=tile, threads=tile.threads, padding=PADDING), product)
+    text = _KERNEL.format(tile=tile, threads=tile.threads, padding=PADDING)
+    text = filled(text.replace("FINISH", finish_of(product)), product)
     head = (f"#define LEFT_ALONG_K {int(product.left_along_k)}\n"
             f"#define RIGHT_ALONG_K {int(product.right_along_k)}\n")
-    if "aux[" in product.store:
-        # What storing writes besides has to be of its own element.
-        head += "#define WRITES_AUX\n"
-    code = KernelCode(f"slip_{product.name}", KEEP + product.head + head + MATRIX + text)
+    keep = KEEP if product.fours is None else ""
+    code = KernelCode(f"slip_{product.name}", keep + product.head + head + MATRIX + text)
     return code.made_by(EPILOGUE if product.fused else TILED)
 
 
@@ -430,6 +480,10 @@ def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     code = code_of(product, tile)
     tail = [sizes.rows, sizes.columns, sizes.depth, sizes.batches, sizes.depth, 1, *geometry]
     tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
-    plan.binding = make_launch(code, device, (tiles, 1), tile.threads * tile.groups, tail=tail,
-                               numbers=numbers, shared=tile.shared(*sides))
+    launch = make_launch(code, device, (tiles, 1), tile.threads * tile.groups, tail=tail,
+                         numbers=numbers, shared=tile.shared(*sides))
+    code_sizes[code] = code_sizes.get(code, 0) + 1
+    if not numbers and code_sizes[code] <= LEADING:
+        lead(plan.out_spec, product, partial(code_of, tile=tile), launch, (sizes, geometry[-8:]))
+    plan.binding = launch
     return LaunchKernel(f"cuda {product.name} by matrix instructions")

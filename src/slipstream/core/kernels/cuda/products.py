@@ -12,7 +12,7 @@ from typing import Any
 import cython
 
 from slipstream.core.kernels.cuda import elements
-from slipstream.core.kernels.cuda.epilogues import lead
+from slipstream.core.kernels.cuda.epilogues import LEADING, lead
 from slipstream.core.kernels.cuda.half_products import DTYPES, MOST, has_instruction, maker_of
 from slipstream.core.kernels.cuda.small_tiles import small_tiles, suits
 from slipstream.core.kernels.cuda.tiles import (
@@ -127,9 +127,6 @@ _GELU = """const wide_t cube = (wide_t)0.044715 * sum * sum * sum;
             const wide_t result = (wide_t)0.5 * sum * (1 + TANH(inner));"""
 
 
-# Sizes of which a product's kernel may take what follows into it.  A program that meets more has
-# new ones all the time: looking for what follows would take the host longer than it saves.
-LEADING = 64
 # One matrix is a batch of one, through which no operand moves.
 ALONE: Ints = (1,)
 NOWHERE: Ints = (0,)
@@ -272,13 +269,13 @@ _SUMMED = (("out", "item_t* out, item_t* sums"), ("head", "#define LINE_SUMS\n")
 
 
 @lru_cache(maxsize=KEPT)
-def _product(text: tuple[tuple[str, str], ...], dtype: Any, *facts: Any) -> Product:
+def _product(text: tuple[tuple[str, Any], ...], dtype: Any, *facts: Any) -> Product:
     """The text of products that have these facts in common, whatever their sizes.
 
     ``facts``: those of `_reach`, the rank of the batch, and along which dim each side is loaded.
     """
     narrow, near, rank, left_along_k, right_along_k = facts
-    parts = {"out": "item_t* out", "sides": "const item_t* left, const item_t* right",
+    parts: dict[str, Any] = {"out": "item_t* out", "sides": "const item_t* left, const item_t* right",
              "store": _STORE, "head": "", **dict(text)}
     parts["head"] = _head_text(dtype, narrow, near, rank) + parts["head"]
     return Product(
@@ -286,7 +283,7 @@ def _product(text: tuple[tuple[str, str], ...], dtype: Any, *facts: Any) -> Prod
         each=_EACH, left_along_k=left_along_k, right_along_k=right_along_k, **parts)
 
 
-def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, str], ...] = (),
+def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, Any], ...] = (),
             numbers: tuple[str, ...] = (), leads: bool = True) -> Kernel:
     """The kernel of a product; ``text``: what differs from the plain one.
 
@@ -484,7 +481,7 @@ def addmm_activated(plan: Any, call: Any) -> Kernel:
     return _kernel(plan, found, (
         ("out", f"{'item_t* aux, ' if keeps else ''}item_t* out, const item_t* added"),
         ("head", f"#define TANH {'tanh' if plan.out_spec.dtype.compute == 'f64' else 'tanhf'}\n"),
-        ("ahead", _ADDEND),
+        ("ahead", _ADDEND), ("aside", keeps),
         ("store", store.replace("ACTIVATION", _GELU if call["use_gelu"] else _RELU))))
 
 

@@ -17,6 +17,7 @@ from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import Ints, Words
 from slipstream.core.kernels.cuda.briefs import with_fewer_walks
 from slipstream.core.kernels.cuda.columns import ColumnWriter
+from slipstream.core.kernels.cuda.epilogues import LEADING
 from slipstream.core.kernels.cuda.joined import MapPart
 from slipstream.core.kernels.cuda.layouts import cut
 from slipstream.core.kernels.cuda.maps import (
@@ -28,6 +29,7 @@ from slipstream.core.kernels.cuda.maps import (
     map_space,
     plan_map,
 )
+from slipstream.core.kernels.cuda.row_chains import part_of
 from slipstream.core.kernels.cuda.rows import RowWriter
 from slipstream.core.kernels.cuda.spaces import Reduction, Space, space_of
 from slipstream.core.kernels.cuda.stages import LINE, is_map
@@ -75,6 +77,8 @@ class ProgramKernel(LaunchKernel):
         self.flat: Any = None
         if self.maps and not self.has_rows and not self.formula.counts:
             self.flat = flat_plan(tuple(self.itemsizes), self.formula.outputs)
+        # How many launches of rows were bound.
+        self.bound = 0
         # By plan: how neighbours of its launches see it; None where it stands alone.
         self.seen: dict[MapPlan, MapPart | None] = {}
         # By plan, which also tells what words there are in the tail.
@@ -101,7 +105,17 @@ class ProgramKernel(LaunchKernel):
         plan = ready[0][0]
         if isinstance(plan, ReducePlan) and plan.stage >= 0:
             return self._bind_stages(ready, inner)
-        return self._launch(*ready[0], inner)
+        made = self._launch(*ready[0], inner)
+        if isinstance(plan, ReducePlan) and isinstance(space, Space):
+            self._join_rows(made, plan, (self.counted(ready[0][1], inner), space, self.device))
+        return made
+
+    def _join_rows(self, launch: Launch, plan: ReducePlan, facts: Any) -> None:
+        """Tell what neighbours of a launch of a row kernel have to know, of the first sizes."""
+        self.bound += 1
+        if self.bound <= LEADING:
+            launch.part = part_of(self.formula_of(plan), plan, launch, facts)
+            launch.count = facts[1].rows * facts[1].length
 
     def _bind_flat(self, count: int) -> Launch | None:
         """The launch where all operands lie in the order of the domain: only its size counts."""

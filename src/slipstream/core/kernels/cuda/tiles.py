@@ -264,7 +264,10 @@ class Product(NamedTuple):
     stores ``total`` at (row, column); ``locate`` and ``place`` come before them, and ``ahead`` what
     ``store`` reads, which may be asked for before there are sums.  ``before`` comes
     before all slabs and ``each`` before one that begins at step ``slab``; ``left`` and ``right``
-    load number ``n`` of a thread's elements of it.
+    load number ``n`` of a thread's elements of it.  ``fours``: where a chain goes on from the
+    product, the same as ``ahead`` and ``store`` for kernels that take four elements at once, in the
+    parts that `EpilogueWriter` gives.  ``aside``: storing writes
+    elsewhere too, which must be done once only.
     """
 
     name: str
@@ -283,6 +286,8 @@ class Product(NamedTuple):
     ahead: str = ""
     left_along_k: bool = True
     right_along_k: bool = False
+    fours: tuple[str, ...] | None = None
+    aside: bool = False
 
     @property
     def fused(self) -> bool:

@@ -153,13 +153,17 @@ class Formula:
                  for place, name in enumerate(self.pointers)]
         return ", ".join([*parts, *more, *self.number_parameters(), "const tail_words tail"])
 
+    def number_name(self, place: int) -> str:
+        """The name of a run-time number as a parameter."""
+        return f"{self.prefix}n{place}"
+
     def number_parameters(self) -> list[str]:
         """The parameters that are run-time numbers."""
         parts = []
         for place, cls in enumerate(self.program.numbers):
             types = PARAMETERS[cls]
             suffixes = ("",) if len(types) == 1 else ("_re", "_im")
-            parts += [f"const {kind} {self.prefix}n{place}{suffix}"
+            parts += [f"const {kind} {self.number_name(place)}{suffix}"
                       for kind, suffix in zip(types, suffixes, strict=True)]
         return parts
 
@@ -167,7 +171,7 @@ class Formula:
         """What is the same in the whole domain: numbers, and what depends on nothing else."""
         first = len(self.program.inputs)
         for place, cls in enumerate(self.program.numbers):
-            number = _number(cls, f"{self.prefix}n{place}")
+            number = _number(cls, self.number_name(place))
             lines.add(f"const {C_TYPES[cls]} {self.values[first + place]} = {number};")
         for value in range(self.stages.base, len(self.values)):
             if self.stages.level[value] == UNIFORM:

@@ -55,6 +55,8 @@ cdef class Chains:
     cpdef Launch find(self, Window window, Py_ssize_t first, Py_ssize_t last, Group group)
     cpdef Launch consider(self, object key, object known)
 
+cdef bint suits(Window window, Py_ssize_t begin, Py_ssize_t place) except -1
+cdef Part leader(tuple launches)
 cdef unsigned long long death_of(list releases, Py_ssize_t number, Py_ssize_t output) except? 0
 cdef Words signs_of(list releases)
 cdef object plan_rebuilt(Window window, list groups, Outcome outcome)

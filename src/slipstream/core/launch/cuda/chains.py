@@ -34,6 +34,9 @@ MOST_OPERANDS = 16
 LEAST_SEEN = 3
 WORTH = 512 << 20
 LAUNCH_BYTES = 32 << 10
+# The same of a chain around a row kernel, of which a model's first step has many: those that come
+# again in the next ones are worth the tenth of a second that a kernel takes to be made.
+OFTEN_SEEN = 24
 # When a storage that is not released is.
 LIVES = 1 << 62
 # Chains that are remembered.
@@ -144,6 +147,36 @@ class Group:
                     and self.deaths.get(other) > number):
                 found = self.deaths.get(other)
         return found
+
+
+def suits(window: Window, begin: cython.Py_ssize_t, place: cython.Py_ssize_t) -> cython.bint:
+    """Whether a launch's kind may be of the group that begins at another place."""
+    launch: Launch = window.launches[place]
+    before: Launch
+    part: Part = launch.part
+    if part is None:
+        return False
+    other: cython.Py_ssize_t
+    for other in range(begin, place):
+        before = window.launches[other]
+        ahead: Part = before.part
+        if part.heads or before.count != launch.count or (ahead.heads and not part.follows):
+            return False
+        if ahead.reduces and (not part.follows or part.widest > ahead.widest):
+            return False
+        if part.reduces and (not ahead.follows or ahead.widest > part.widest):
+            return False
+    return True
+
+
+def leader(launches: tuple[Any, ...]) -> Part:
+    """The part that makes the kernel of a group: the one that reduces, or the first."""
+    launch: Launch
+    for launch in launches:
+        if launch.part.reduces:
+            return launch.part
+    launch = launches[0]
+    return launch.part
 
 
 def death_of(releases: list[Any], number: cython.Py_ssize_t, output: cython.Py_ssize_t) -> int:
@@ -291,8 +324,10 @@ class Chains:
         part: Part = launch.part
         if part.heads:
             return False
-        if ahead.heads:
+        if ahead.heads or ahead.reduces:
             return part.follows
+        if part.reduces:
+            return ahead.follows
         if launch.count >= self.fewest or self.mode == ALWAYS:
             return True
         # A chain that a head began goes on.
@@ -387,17 +422,9 @@ class Chains:
         place: cython.Py_ssize_t = first
         while place < last:
             begin: cython.Py_ssize_t = place
-            launch = window.launches[begin]
-            elements: cython.longlong = launch.count
-            heads: cython.bint = launch.part is not None and launch.part.heads
             group.clear()
             while place <= last and place - begin < MOST_PARTS:
-                launch = window.launches[place]
-                if launch.part is None or launch.count != elements:
-                    break
-                if place > begin and (launch.part.heads or (heads and not launch.part.follows)):
-                    break
-                if not group.add(window, place, releases):
+                if not suits(window, begin, place) or not group.add(window, place, releases):
                     break
                 place += 1
             if place - begin > 1:
@@ -429,14 +456,17 @@ class Chains:
         family.seen += 1
         family.saved += gain
         launches = key[0]
-        if family.make is None and not self.worth(family, launches[0].part.heads):
+        part: Part = leader(launches)
+        if family.make is None and not self.worth(family, part):
             self.doubts += not family.refused
             return None
         try:
             if family.make is None:
-                family.make = launches[0].part.joined(*make_key(key))
-            made: Launch = family.make(launches[0].count)
+                family.make = part.joined(*make_key(key))
+            made: Launch | None = family.make and family.make(launches[0].count)
         except (CompileError, DriverError):
+            made = None
+        if made is None:
             family.refused = True
             family.make = None
             return None
@@ -458,15 +488,17 @@ class Chains:
         self.bound[key] = known
         return known
 
-    def worth(self, family: Any, heads: bool) -> bool:
+    def worth(self, family: Any, part: Part) -> bool:
         """Whether a chain has come, and would have saved, enough for a kernel of its own.
 
-        ``heads``: the saving is sure; coming is enough.
+        ``part``: its leader.  Where that is a head, or reduces, the saving is sure: coming is
+        enough.
         """
         if family.refused or self.mode == NEVER:
             return False
-        return self.mode == ALWAYS or (family.seen > LEAST_SEEN
-                                       and (heads or family.saved >= WORTH))
+        if self.mode == ALWAYS or (part.reduces and family.seen > OFTEN_SEEN):
+            return True
+        return family.seen > LEAST_SEEN and (part.heads or family.saved >= WORTH)
 
 
 def make_key(key: Any) -> Any:

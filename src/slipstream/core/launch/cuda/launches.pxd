@@ -8,6 +8,8 @@ cdef class Part:
     cdef public tuple sizes
     cdef public bint heads
     cdef public bint follows
+    cdef public bint reduces
+    cdef public long long widest
 
 cdef class Launch:
     cdef public size_t function

@@ -65,7 +65,9 @@ class Part:
     its numbers.  Of each address, outputs first: ``kinds``, equal where memory is seen alike, and
     ``sizes``, the bytes of an element; negative for one element that all share, and 0 for what is
     not read at all.  ``heads``: it only ever is the first part of a launch, which pays however few
-    elements there are; ``follows``: it may come behind such a part.
+    elements there are; ``reduces``: so does what has one such part, whose neighbours, before and
+    behind, all ``follows`` and have elements of at most ``widest`` bytes; and so do those behind a
+    head.
     """
 
     outputs: int
@@ -74,13 +76,16 @@ class Part:
     sizes: tuple[int, ...]
     heads: bool
     follows: bool
+    reduces: bool
+    widest: int
 
     def __init__(self, outputs: int, kinds: tuple[int, ...], sizes: tuple[int, ...]) -> None:
         self.outputs = outputs
         self.inputs = len(kinds) - outputs
         self.kinds = kinds
         self.sizes = sizes
-        self.heads = self.follows = False
+        self.heads = self.follows = self.reduces = False
+        self.widest = max(sizes, default=0)
 
     def joined(self, parts: tuple[Part, ...], codes: int, dead: int) -> Any:
         """What makes a launch of several parts for a count of elements: see `chains`."""
