@@ -30,10 +30,10 @@ __all__ = ["Chains", "Group", "Launch", "Part", "Release", "Spec", "Storage", "T
 MOST_PARTS = 8
 MOST_OPERANDS = 16
 # A kernel is made for a chain that was seen so often, and would have saved so many bytes of the
-# card's traffic; a launch less counts as so many (small chains come often before they pay).
+# card's traffic; a launch less counts as so many, which is what the card moves meanwhile.
 LEAST_SEEN = 3
 WORTH = 512 << 20
-LAUNCH_BYTES = 32 << 10
+LAUNCH_BYTES = 8 << 20
 # The same of a chain around a row kernel, of which a model's first step has many: those that come
 # again in the next ones are worth the tenth of a second that a kernel takes to be made.
 OFTEN_SEEN = 24
@@ -47,8 +47,8 @@ MOST_ALIKE = 32
 # What `SLIPSTREAM_JOIN` says: never (0), where it pays, at first sight (2).
 NEVER, ALWAYS = 0, 2
 # Launches of fewer elements stay apart where it has to pay: joining a chain takes the host some
-# microseconds, as long as the card takes for as many elements.
-FEWEST = 1 << 20
+# microseconds the first time, and half a one whenever it comes back.
+FEWEST = 1 << 18
 
 
 class Group:
