@@ -11,6 +11,9 @@ import slipstream as ss
 from gpu import peers
 from gpu.models import Step
 
+# Seconds over which rounds are spread: what is slow for so long is slow for both sides.
+SPAN = 2.0
+
 
 class Row(NamedTuple):
     """A figure: what was measured, ours, the peer's, their ratio, and the bar for the ratio.
@@ -63,15 +66,17 @@ def loop(step: Step, wait: Step, steps: int = 200, warm: int = 200,
     """Microseconds a step: (host side, wall), each the least of so many rounds.
 
     The device is drained behind each round.  A virtual machine's neighbours can halve the speed of
-    its processor for a second: the least leaves them out, of ours as of the peer's.  ``rounds``:
-    1 where steps differ, so that all of them count.
+    its processor for a second: the least leaves them out, of ours as of the peer's, as there are
+    rounds for `SPAN` seconds at least.  ``rounds``: 1 where steps differ, so that all of them
+    count.
     """
     for _ in range(warm):
         step()
     wait()
     hosts, walls = [], []
     count = max(steps // rounds, 1)
-    for _ in range(rounds):
+    begin = time.perf_counter()
+    while len(hosts) < rounds or (rounds > 1 and time.perf_counter() - begin < SPAN):
         start = time.perf_counter()
         for _ in range(count):
             step()

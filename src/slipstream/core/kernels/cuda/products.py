@@ -275,8 +275,9 @@ def _product(text: tuple[tuple[str, Any], ...], dtype: Any, *facts: Any) -> Prod
     ``facts``: those of `_reach`, the rank of the batch, and along which dim each side is loaded.
     """
     narrow, near, rank, left_along_k, right_along_k = facts
-    parts: dict[str, Any] = {"out": "item_t* out", "sides": "const item_t* left, const item_t* right",
-             "store": _STORE, "head": "", **dict(text)}
+    parts: dict[str, Any] = {
+        "out": "item_t* out", "sides": "const item_t* left, const item_t* right", "store": _STORE,
+        "head": "", **dict(text)}
     parts["head"] = _head_text(dtype, narrow, near, rank) + parts["head"]
     return Product(
         name=MATRICES, left=_LEFT, right=_RIGHT, locate=_LOCATE, place=_PLACE, before=_BEFORE,

@@ -418,7 +418,6 @@ class Chains:
         """Cut neighbours into groups whose operands allow one kernel: (first, last, launch)."""
         # Of this call alone: other streams' windows are joined by other threads meanwhile.
         group: Group = Group()
-        launch: Launch
         place: cython.Py_ssize_t = first
         while place < last:
             begin: cython.Py_ssize_t = place
