@@ -24,6 +24,8 @@ def joined_at_once(restart: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         settings.join = NEVER
+        # A card's backend lives on.
+        chains().mode = NEVER
 
 
 def chains() -> Any:
