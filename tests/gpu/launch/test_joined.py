@@ -411,3 +411,21 @@ def test_random_chains(part: int) -> None:
             backend.set_memo(memo)
             assert [bits(each) for each in program(seed)] == wanted, f"program {seed}"
     assert chains().joined > 0
+
+
+def test_a_profile_tells_joined_launches_from_others_of_the_line() -> None:
+    x = ss.rand(40, 50, device="cuda")
+
+    def call(twice: bool) -> Any:
+        # One line and op, alone or behind another, which it is joined with.
+        return (x * 2 if twice else x).exp()
+
+    for twice in (False, True, False, True):
+        call(twice)
+        ss.cuda.synchronize()
+    with ss.profiler.profile() as profile:
+        for twice in (False, True, False, True):
+            call(twice)
+            ss.cuda.synchronize()
+    names = [event.name for event in profile.recorded().of("kernel")]
+    assert names == ["exp_f32", "mul_then_exp_float"] * 2

@@ -1,5 +1,6 @@
 cimport cython
 
+from slipstream.core.launch.cuda.launches cimport Launch
 from slipstream.core.launch.cuda.memo cimport Window
 from slipstream.core.launch.cuda.sampling cimport Sampler
 from slipstream.core.launch.cuda.words cimport Words
@@ -107,5 +108,7 @@ cdef class Sends:
 
 cpdef Py_ssize_t done_of(object pending, object calls) except? -1
 cpdef object moments(Span span, object clock, object ended)
+cdef unsigned long long digest_of(list launches, unsigned long long key) except? 0
+cdef bint alike(list launches, list others) except -1
 cdef Words kept_of(Work work)
 cpdef Work work_of(Window window, Py_ssize_t first, Py_ssize_t count, str reason)

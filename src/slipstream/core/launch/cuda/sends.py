@@ -16,9 +16,10 @@ from typing import Any
 
 import cython
 
+from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.memo import Window, sites_of
 from slipstream.core.launch.cuda.sampling import Sampler
-from slipstream.core.launch.cuda.words import Words
+from slipstream.core.launch.cuda.words import MASK, Words
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.cells import Cells
@@ -32,8 +33,8 @@ from slipstream.core.vocab.ring import (
     packed,
 )
 
-__all__ = ["Begun", "Cells", "HotCalls", "Noted", "Notes", "Parts", "Ring", "Sampler", "Sends",
-           "Span", "Window", "Words", "Work", "done_of", "moments", "shared", "work_of"]
+__all__ = ["Begun", "Cells", "HotCalls", "Launch", "Noted", "Notes", "Parts", "Ring", "Sampler",
+           "Sends", "Span", "Window", "Words", "Work", "done_of", "moments", "shared", "work_of"]
 
 # Windows whose parts are kept.
 MOST_KNOWN = 4096
@@ -122,7 +123,9 @@ class Parts:
         if work.traces is None or self.traces is None:
             return work.traces is self.traces and work.launches is self.launches
         count: cython.Py_ssize_t = len(work.launches)
-        return count == self.traces.length and work.traces.same(work.offset, self.traces, 0, count)
+        return (count == self.traces.length
+                and work.traces.same(work.offset, self.traces, 0, count)
+                and alike(work.launches, self.launches))
 
 
 class Begun:
@@ -385,7 +388,7 @@ class Sends:
         traces: Words | None = work.traces
         key: cython.ulonglong
         if traces is not None:
-            key = traces.digest_of(work.offset, len(work.launches))
+            key = digest_of(work.launches, traces.digest_of(work.offset, len(work.launches)))
         else:
             key = id(work.launches)
         # In C it wraps by itself.
@@ -530,6 +533,32 @@ def shared(items: list[Any], where: int, launches: Any = None) -> Parts:
                      (at + cost) / total))
         at += cost
     return Parts(rows, total, items[-1][2] if items else 0, launches)
+
+
+def digest_of(launches: list[Any], key: cython.ulonglong) -> int:
+    """A number for the kernels of launches and what ``key`` stands for.
+
+    Traces do not tell whether neighbours were joined: a joined launch has that of the last one.
+    """
+    launch: Launch
+    for launch in launches:
+        # In C it wraps by itself.
+        key = key * _prime + launch.mark if cython.compiled else (
+            key * _prime + launch.mark) & MASK
+    return key
+
+
+def alike(launches: list[Any], others: list[Any]) -> cython.bint:
+    """Whether launches are of the same kernels; there are as many."""
+    launch: Launch
+    other: Launch
+    place: cython.Py_ssize_t
+    for place in range(len(launches)):
+        launch = launches[place]
+        other = others[place]
+        if launch.mark != other.mark:
+            return False
+    return True
 
 
 def kept_of(work: Work) -> Words:
