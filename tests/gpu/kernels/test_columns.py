@@ -9,7 +9,7 @@ import pytest
 from catalogue import host, wide
 
 import slipstream as ss
-from gpu.kernels.formulas import Formula, Run, cuda, numbers
+from gpu.kernels.formulas import Formula, Run, check, cuda, numbers, shifted
 from slipstream.core.fuse.formula import Symbol
 
 BF16, F32, I32 = ss.bfloat16, ss.float32, ss.int32
@@ -96,3 +96,81 @@ def test_moments_of_tall_columns(dtype: Any) -> None:
         wanted = np.var(x.astype(np.float64), 0, ddof=1)
         near = 2e-6 if dtype is F32 else 5e-3
         np.testing.assert_allclose(wide(host(cuda(x).var(0))), wanted, rtol=near)
+
+
+def sums_of(g: Symbol, x: Symbol, mean: Symbol, factor: Symbol) -> Any:
+    """The gradients of a norm's weight and bias: two sums, and operands that are one a row."""
+    return (g * ((x - mean) * factor)).sum(0), g.sum(0)
+
+
+def moments_of(x: Symbol) -> Any:
+    """Reductions whose parts are structures, and a value that follows from one."""
+    centred = x - x.mean(0, keepdim=True)
+    return (centred * centred).mean(0).sqrt(), x.argmax(0), x.amax(0)
+
+
+# Of one vector a thread and of several, of less than a warp's rows, of a last block of few columns.
+SMALL = [(32, 8), (33, 24), (64, 256), (100, 100), (300, 20), (1000, 12), (1024, 36), (2048, 8)]
+
+
+@pytest.mark.parametrize("shape", SMALL, ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16, ss.float64], ids=lambda each: each.name)
+def test_narrow_blocks(dtype: Any, shape: tuple[int, int]) -> None:
+    length, _ = shape
+    for function, outputs in ((totals, [dtype, ss.int64, dtype]), (sums_of, [F32, F32]),
+                              (moments_of, [F32, ss.int64, dtype])):
+        operands = {}
+        for place, name in enumerate(function.__code__.co_varnames[
+                :function.__code__.co_argcount]):
+            line = name in ("mean", "factor")
+            kind = F32 if line or name == "g" else dtype
+            given = numbers([length, 1] if line else shape, kind, place)
+            # Beginning at an odd address, some of them.
+            operands[name] = shifted(given) if place % 2 else cuda(given)
+        run = check(Formula(function, outputs), ulps=8.0 if dtype is BF16 else 256.0, **operands)
+        assert run.launches() == 1
+        assert "slip_join_warps" in run.source()
+
+
+@pytest.mark.parametrize("dim", [0, 1, (0, 1)], ids=str)
+def test_narrow_blocks_of_batches_and_steps(dim: Any) -> None:
+    x = numbers([50, 40, 48], I32)
+    given = cuda(x)
+    for view, array in ((given, x), (given[:, :, ::2], x[:, :, ::2]), (given[::-1], x[::-1]),
+                        (given.transpose(0, 1), x.transpose(1, 0, 2))):
+        np.testing.assert_array_equal(host(view.sum(dim)), array.sum(dim))
+        np.testing.assert_array_equal(host(view.amin(dim)), array.min(dim))
+
+
+def test_which_blocks_are_narrow() -> None:
+    for shape, dtype, side, batch in (
+            # As many threads side by side as read whole sectors; as many vectors as each has.
+            ((1024, 256), F32, 2, 4), ((1024, 256), BF16, 4, 8), ((64, 256), F32, 2, 1),
+            ((256, 64), ss.int8, 4, 2), ((32, 8), F32, 2, 1), ((2048, 512), F32, 2, 8),
+            # More of them where blocks are many.
+            ((100, 4096), F32, 8, 2),
+            # Long, large, few and short columns are others' part.
+            ((2049, 256), F32, 0, 8), ((2048, 520), F32, 0, 8), ((1024, 4), F32, 0, 8),
+            ((31, 256), F32, 0, 8)):
+        plan = plan_of(ss.empty(*shape, dtype=dtype, device="cuda"), "sum")
+        assert (plan.narrow, plan.batch) == (side, batch), (shape, dtype)
+        assert plan.stage == -1 or not side
+    # There are blocks enough without.
+    assert not plan_of(ss.empty(100, 260 * 128, device="cuda"), "sum").narrow
+    for width in (64, 768, 4096):
+        for dtype in (BF16, F32):
+            assert not plan_of(tall(width, dtype), "sum").narrow
+
+
+def test_narrow_blocks_give_the_same_bits_wherever_operands_lie(restart: Any) -> None:
+    found = []
+    for model in ("H100", "A100"):
+        restart(model=model)
+        for place in (cuda, shifted):
+            x = place(numbers([777, 48]))
+            run = Run(Formula(moments_of, [F32, ss.int64, F32]), x=x).launch()
+            found.append([host(each).tobytes() for each in run.results])
+            assert run.kernel.schedule(run.kernel.collapse(
+                run.domain, run.traced.reduced_dims,
+                [run._strides(each) for each in (*run.results, x)]))[0][0].narrow
+    assert all(each == found[0] for each in found[1:])

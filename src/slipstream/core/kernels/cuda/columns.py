@@ -1,7 +1,8 @@
 """Column kernels: what is reduced lies far apart, and its neighbours belong to other results.
 
 A thread takes a vector of neighbouring columns and walks down; the rows of threads of a block
-share the way between them.  Where columns are few the way is also split between blocks.
+share the way between them.  Where columns are few the way is also split between blocks, or, where
+it is short, blocks are narrow (`narrow`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ class ColumnWriter(ReduceWriter):
     def start(self) -> None:
         """The thread's columns, and where its operands are."""
         lines, plan, formula = self.lines, self.plan, self.formula
-        lines.add("const uint32_t tiles = (uint32_t)tail.tiles;",
-                  "const int64_t row = blockIdx.x / tiles;",
-                  f"const int64_t column = ((int64_t)(blockIdx.x % tiles) * blockDim.x "
+        tile = self.add_row()
+        lines.add(f"const int64_t column = ((int64_t){tile} * blockDim.x "
                   f"+ threadIdx.x) * {plan.vector};",
                   "const bool mine = column < tail.columns;",
                   f"const int left = mine ? {plan.vector} : 0;")
@@ -45,6 +45,16 @@ class ColumnWriter(ReduceWriter):
                       f"({where} + column * {step});")
         lines.add(f"const bool fits = {self.fits_checks()};")
         self._name_lines()
+
+    def add_row(self) -> str:
+        """Which of the batches is the block's; the word of its tile among the columns."""
+        self.lines.add("const uint32_t tiles = (uint32_t)tail.tiles;",
+                       "const int64_t row = blockIdx.x / tiles;")
+        return "(blockIdx.x % tiles)"
+
+    def down(self) -> str:
+        """How many rows of threads a block has."""
+        return "(int)blockDim.y"
 
     def _name_lines(self) -> None:
         """Row values are named by their column."""
@@ -130,7 +140,7 @@ class ColumnWriter(ReduceWriter):
         """Open the loop over the vectors of a batch."""
         lines, plan = self.lines, self.plan
         lines.loop(f"for (int k = 0; k < {plan.batch}; k++)")
-        lines.add(f"const {self.count_type()} j = first + k * (int)blockDim.y;")
+        lines.add(f"const {self.count_type()} j = first + k * {self.down()};")
         opened = 1
         if self.checks:
             lines.open("if (j < end)")

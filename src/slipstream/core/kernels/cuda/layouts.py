@@ -21,6 +21,7 @@ from slipstream.core.kernels.cuda.access import (
     WIDEST,
     Words,
 )
+from slipstream.core.kernels.cuda.column_blocks import column_block
 from slipstream.core.kernels.cuda.measures import (
     BATCH_BYTES,
     BLOCK,
@@ -486,19 +487,20 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     kinds, bytes_read, read_operands = _column_kinds(reduction, space, vector)
     wide: cython.longlong
     high: cython.longlong
-    wide, high = _column_block(columns // vector, length)
+    wide, high, narrow, more = column_block(reduction, space, vector)
     tiles: cython.longlong = _blocks(columns, wide * vector)
     words = _column_words(reduction, space, tiles, wide * vector)
     # Several operands have the registers that twice as many vectors of one would take.
     asked = bytes_read * 2 if read_operands > 1 else bytes_read
-    batch: cython.longlong = _batch(reduction, max(asked, 1), vector)
+    batch: cython.longlong = _batch(reduction, max(bytes_read if narrow else asked, 1), vector)
+    batch = min(batch, more)
     blocks: cython.longlong = tiles * rows
     chunks: cython.longlong = _column_chunks(length, high, blocks,
                                               wide * vector * reduction.fold_bytes)
-    split = chunks >= 2 and rows * columns * length >= LONG_ROW
+    split = not narrow and chunks >= 2 and rows * columns * length >= LONG_ROW
     span: cython.longlong = length
-    threads: cython.longlong = BLOCK
-    least: cython.longlong = 0
+    threads: cython.longlong = wide * high if narrow else BLOCK
+    least: cython.longlong = 1 if narrow else 0
     ahead: cython.bint = False
     tall = vector * reduction.fold_bytes <= TALL_BYTES
     if tall and split and blocks * chunks <= FEW_BLOCKS and (
@@ -517,11 +519,11 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
         chunks = _blocks(length, span)
         words["span"], words["chunks"] = [span], [chunks]
     least = least or _least(reduction, max(bytes_read, 1), vector, batch, True)
-    exact = rows * columns * length >= EXACT and (
+    exact = not narrow and rows * columns * length >= EXACT and (
         length % (high * batch) == 0 == span % (high * batch))
     plan = plan_of(True, tuple(kinds), (False,) * len(kinds), vector, batch, len(batches),
                    max(len(space.inner), 1), threads, _wide(space), True, 0, 1, exact, -1,
-                   max(least * BLOCK // threads, 1), False, False, 1, bool(ahead and exact))
+                   max(least * BLOCK // threads, 1), False, False, 1, bool(ahead and exact), narrow)
     made = Cut(plan, words, (wide, high), blocks, chunks if split else 1)
     return _staged(reduction, made) if split else [made]
 
@@ -584,11 +586,3 @@ def _column_span(length: int, chunks: int, turn: int) -> int:
     """How far a block walks: a chunk, in whole turns of its threads."""
     span: cython.longlong = _blocks(length, chunks)
     return _blocks(span, turn) * turn if span > turn else span
-
-
-def _column_block(vectors: int, length: int) -> tuple[int, int]:
-    """(threads side by side, threads down the columns) of a block."""
-    wide: cython.longlong = _rounded_up(vectors)
-    high: cython.longlong = max(_rounded_up(length // WALK + 1) // 2, 1)
-    high = min(high, BLOCK // min(wide, WARP))
-    return min(wide, BLOCK // high), high

@@ -76,3 +76,12 @@ MOST_COLUMNS = 8
 # The same, and bytes of a thread's vector, at least, where one operand is read.
 LONE_COLUMNS = 4
 LONE_BYTES = 8
+# Narrow blocks of columns: of lengths up to this one, where there are no more elements in all; most
+# threads; most of them side by side, as many as read whole sectors of this many bytes, and more
+# while there are more blocks than this.
+NARROW_LENGTH = 2048
+NARROW_ELEMENTS = 1 << 20
+NARROW_BLOCK = 512
+MOST_NARROW = 8
+SECTOR = 32
+NARROW_BLOCKS = 132

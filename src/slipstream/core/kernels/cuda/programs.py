@@ -29,6 +29,7 @@ from slipstream.core.kernels.cuda.maps import (
     map_space,
     plan_map,
 )
+from slipstream.core.kernels.cuda.narrow import NarrowWriter
 from slipstream.core.kernels.cuda.row_chains import part_of
 from slipstream.core.kernels.cuda.rows import RowWriter
 from slipstream.core.kernels.cuda.spaces import Reduction, Space, space_of
@@ -251,6 +252,8 @@ class ProgramKernel(LaunchKernel):
             return TileWriter
         if isinstance(plan, MapPlan):
             return MapWriter
+        if plan.narrow:
+            return NarrowWriter
         return ColumnWriter if plan.columns else RowWriter
 
     def _scratch(self, plan: AnyPlan, words: Words) -> tuple[dict[str, int], int]:

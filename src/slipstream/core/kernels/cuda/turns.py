@@ -28,7 +28,8 @@ class ReducePlan(NamedTuple):
     ``shelf``: what a row is read again for lies in shared memory, and blocks take row after row;
     ``columns``: the schedule; ``brief``: the program is the one with fewer walks; ``cluster``:
     blocks that share a row, each with a part of it on its shelf; ``ahead``: the vectors of the next
-    batch are asked for one by one, as those of this one are taken.
+    batch are asked for one by one, as those of this one are taken; ``narrow``: threads side by side
+    of a block that has few columns to itself, and joins them by warps; 0: it does not.
     """
 
     columns: bool
@@ -50,6 +51,7 @@ class ReducePlan(NamedTuple):
     brief: bool = False
     cluster: int = 1
     ahead: bool = False
+    narrow: int = 0
 
 
 # Plans by their fields: a launch of other sizes mostly has one that is known.

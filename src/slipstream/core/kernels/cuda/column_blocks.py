@@ -1,0 +1,71 @@
+"""The sizes of a column kernel's block: threads side by side, and rows of threads."""
+
+from __future__ import annotations
+
+import cython
+
+from slipstream.core.kernels.cuda.measures import (
+    BLOCK,
+    FEW_BLOCKS,
+    KEPT_VECTORS,
+    MOST_NARROW,
+    NARROW_BLOCK,
+    NARROW_BLOCKS,
+    NARROW_ELEMENTS,
+    NARROW_LENGTH,
+    SECTOR,
+    WALK,
+    WARP,
+)
+from slipstream.core.kernels.cuda.spaces import Reduction, Space
+from slipstream.core.kernels.cuda.stages import EACH
+
+
+def column_block(reduction: Reduction, space: Space, vector: int) -> tuple[int, int, int, int]:
+    """The threads side by side of a block, its rows of threads, the first again if it is narrow,
+    and how many vectors a thread has a use for at once."""
+    length: cython.longlong = space.length
+    vectors: cython.longlong = space.outer[-1] // vector
+    wide: cython.longlong = _rounded_up(vectors)
+    high: cython.longlong = max(_rounded_up(length // WALK + 1) // 2, 1)
+    high = min(high, BLOCK // min(wide, WARP))
+    wide = min(wide, BLOCK // high)
+    rows: cython.longlong = space.rows // space.outer[-1]
+    # Where there are blocks enough all the same, wider ones read longer lines of memory.
+    few = (vectors + wide - 1) // wide * rows < FEW_BLOCKS
+    narrow: cython.longlong = _narrow(reduction, space, vector) if few else 0
+    if not narrow:
+        return wide, high, 0, KEPT_VECTORS
+    high = min(_rounded_up(length), NARROW_BLOCK // narrow)
+    return narrow, high, narrow, _rounded_up((length + high - 1) // high)
+
+
+def _narrow(reduction: Reduction, space: Space, vector: int) -> int:
+    """Threads side by side of a narrow block, 0 where blocks should not be narrow.
+
+    Each has its columns to itself, so that there is nothing to be joined between blocks; a thread
+    has few vectors, and warps join what they found in registers.
+    """
+    length: cython.longlong = space.length
+    if not WARP <= length <= NARROW_LENGTH or not reduction.single or (
+            space.rows * length > NARROW_ELEMENTS):
+        return 0
+    read: cython.longlong = 1
+    place: cython.Py_ssize_t
+    for place in range(reduction.outputs, len(reduction.levels)):
+        if reduction.levels[place] == EACH and space.outer_steps[place][-1]:
+            read = max(read, reduction.itemsizes[place])
+    columns: cython.longlong = space.outer[-1]
+    narrow: cython.longlong = 2
+    while narrow < MOST_NARROW and 2 * narrow * vector <= columns and (
+            narrow * vector * read < SECTOR or space.rows > NARROW_BLOCKS * narrow * vector):
+        narrow *= 2
+    return narrow if narrow * vector <= columns else 0
+
+
+def _rounded_up(number: int) -> int:
+    """The smallest power of two that is not below a number."""
+    found: cython.longlong = 1
+    while found < number:
+        found *= 2
+    return found
