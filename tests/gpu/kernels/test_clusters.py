@@ -81,6 +81,25 @@ def test_how_many_blocks_share_a_row_changes_no_bit(
         assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("clusters", [False, True])
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=lambda dtype: dtype.name)
+def test_aligned_operands_have_a_body_of_their_own(
+        dtype: Any, clusters: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProgramKernel, "card", (*CARD, clusters))
+    x, weight = numbers([7, 6000], dtype), numbers([6000], dtype, 1)
+    formula = Formula(softmax_of, [dtype])
+    found = []
+    for move in (cuda, shifted):
+        run = Run(formula, x=move(x), weight=move(weight)).launch()
+        found.append(host(run.results[0]).tobytes())
+    source = run.source()
+    assert found[0] == found[1]
+    assert source.count("rows_of<true>(") == source.count("rows_of<false>(") == 1
+    # There, and only there, the kernel asks.
+    assert source.count("slip_aligned<") == 3
+
+
 def test_blocks_of_a_cluster_are_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProgramKernel, "card", (227 << 10, 3, True))
     formula = Formula(softmax_of, [F32])

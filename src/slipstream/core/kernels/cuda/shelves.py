@@ -28,7 +28,8 @@ class ShelfWriter(ReduceWriter):
             lines.add(f"SLIP_POINTER({kind}) {name}_shelf = "
                       f"slip_cast<{kind}>(slip_dynamic_shared() + tail.shelf{value});",
                       f"const {kind}* {name}_next = {name};")
-        lines.add(f"const bool fits = {self.fits_checks()};")
+        if not self.twice():
+            lines.add(f"const bool fits = {self.fits_checks()};")
         cluster = plan.cluster
         first, step = [f"{name}.x / {cluster}" if cluster > 1 else f"{name}.x"
                        for name in ("blockIdx", "gridDim")]
