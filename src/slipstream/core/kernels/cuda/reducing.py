@@ -67,6 +67,13 @@ class ReduceWriter(BatchWriter):
         """Write the outputs that are one value a row."""
         raise NotImplementedError
 
+    def early(self) -> list[int]:
+        """The inputs of the last stage that are asked for before what it waits for is known."""
+        return []
+
+    def ask_early(self) -> None:
+        """Ask for the first vectors of those inputs."""
+
     # ---- the kernel ----
 
     def text(self) -> str:
@@ -187,6 +194,8 @@ class ReduceWriter(BatchWriter):
                   and value not in self.once()]
         leaving = [value for value in self.shelf if value in values and stage == max(
             [each for each in range(stages.last + 1) if value in stages.full_values(each)])]
+        early = self.early() if stage == stages.last else []
+        self.taken = [*early, *self.shelf] if early else []
         passes = self.passes()
         if len(passes) > 1:
             lines.open("")
@@ -210,6 +219,8 @@ class ReduceWriter(BatchWriter):
             lines.close(batches)
         lines.close(len(passes) - 1)
         self.held |= self.kept & set(values)
+        if stage == stages.last - 1:
+            self.ask_early()
         for value in folds:
             if self.is_settled(value):
                 self.settle(value)
