@@ -12,6 +12,7 @@ import slipstream as ss
 from gpu.kernels.formulas import Formula, Run, check, cuda, numbers, shifted
 from slipstream.core.kernels.cuda import layouts
 from slipstream.core.kernels.cuda.programs import ProgramKernel
+from slipstream.core.kernels.cuda.shelves import ShelfWriter
 
 F32, BF16 = ss.float32, ss.bfloat16
 # Bytes of shared memory, and processors: so few that blocks take row after row.
@@ -79,6 +80,53 @@ def test_how_many_blocks_share_a_row_changes_no_bit(
             assert ("__cluster_dims__" in run.source()) == (blocks > 1)
             found.append(results)
         assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("clusters", [False, True])
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=lambda dtype: dtype.name)
+def test_aligned_operands_have_a_body_of_their_own(
+        dtype: Any, clusters: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProgramKernel, "card", (*CARD, clusters))
+    x, weight = numbers([7, 6000], dtype), numbers([6000], dtype, 1)
+    formula = Formula(softmax_of, [dtype])
+    found = []
+    for move in (cuda, shifted):
+        run = Run(formula, x=move(x), weight=move(weight)).launch()
+        found.append(host(run.results[0]).tobytes())
+    source = run.source()
+    assert found[0] == found[1]
+    assert source.count("rows_of<true>(") == source.count("rows_of<false>(") == 1
+    # There, and only there, the kernel asks.
+    assert source.count("slip_aligned<") == 3
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("length", [6000, 8192, 512 * 8 * 4])
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=lambda dtype: dtype.name)
+def test_when_weights_are_asked_for_changes_no_bit(
+        dtype: Any, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProgramKernel, "card", (*CARD, True))
+    for formula in formulas(dtype)[:2]:
+        run, results = results_of(formula, (5, length), dtype)
+        # Before the threads wait for the last reduction, and a batch further on for each vector.
+        places = [run.source().index(text) for text in
+                  ("in1_ahead[k] = slip_read", ": outputs.", "const int next = ")]
+        assert places == sorted(places)
+        with monkeypatch.context() as later:
+            later.setattr(ShelfWriter, "early", lambda self: [])
+            run, others = results_of(formula, (5, length), dtype)
+        assert "_ahead[" not in run.source()
+        assert results == others
+
+
+def test_weights_that_a_reduction_needs_are_not_asked_for_early(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProgramKernel, "card", (*CARD, True))
+    weighed = Formula(lambda x, weight: x * (x * weight).sum(-1, keepdim=True) + weight, [F32])
+    run, _ = results_of(weighed, (3, 50304), F32)
+    assert "_shelf" in run.source()
+    assert "_ahead[" not in run.source()
 
 
 def test_blocks_of_a_cluster_are_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:

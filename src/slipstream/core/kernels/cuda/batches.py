@@ -103,9 +103,16 @@ class BatchWriter(PartWriter):
         for value in values:
             if value in self.inputs_kept():
                 continue
+            if value in self.taken:
+                self.take(value)
+                continue
             place = self.formula.outputs + value
             self.lines.add(f"const {self.vector_type(place)} {self.formula.pointers[place]}_held = "
                            f"{self.read(place)};")
+
+    def take(self, value: int) -> None:
+        """A vector that was asked for long before, or lies on the shelf."""
+        raise NotImplementedError
 
     def read_batch(self, values: list[int]) -> None:
         """Ask for the vectors of inputs for a whole batch."""

@@ -67,6 +67,13 @@ class ReduceWriter(BatchWriter):
         """Write the outputs that are one value a row."""
         raise NotImplementedError
 
+    def early(self) -> list[int]:
+        """The inputs of the last stage that are asked for before what it waits for is known."""
+        return []
+
+    def ask_early(self) -> None:
+        """Ask for the first vectors of those inputs."""
+
     # ---- the kernel ----
 
     def text(self) -> str:
@@ -77,13 +84,41 @@ class ReduceWriter(BatchWriter):
         bounds = f"{self.plan.threads}{least}"
         shared = self.plan.cluster > 1
         dims = f"__cluster_dims__({self.plan.cluster}, 1, 1) " if shared else ""
-        lines.open(f'extern "C" __global__ void {dims}__launch_bounds__({bounds})\n'
-                   f"{formula.name}({formula.parameters(self.part_parameters())})")
-        formula.add_uniform(lines)
-        self.body()
-        lines.close()
+        start = f'extern "C" __global__ void {dims}__launch_bounds__({bounds})\n{formula.name}'
+        parameters = formula.parameters(self.part_parameters())
+        if self.twice():
+            self._both(start, parameters)
+        else:
+            lines.open(f"{start}({parameters})")
+            formula.add_uniform(lines)
+            self.body()
+            lines.close()
         head = access.struct_text(self.words) + (CLUSTERS if shared else "")
         return head + formula.folds_text(self.plan.wide) + "\n" + lines.text()
+
+    def twice(self) -> bool:
+        """Whether the body is there twice: where operands are aligned nothing asks for it.
+
+        What a loop would ask for every vector takes registers, of which blocks on the shelf have
+        none left.
+        """
+        return bool(self.shelf) and self.fits_checks() != "true"
+
+    def _both(self, start: str, parameters: str) -> None:
+        """The body for operands that are aligned and for others, and the kernel."""
+        lines = self.lines
+        lines.open("template <bool fits> static __device__ __forceinline__ void\n"
+                   f"rows_of({parameters})")
+        self.formula.add_uniform(lines)
+        self.body()
+        lines.close()
+        lines.open(f"{start}({parameters})")
+        names = ", ".join([each.rpartition(" ")[2] for each in parameters.split(", ")])
+        lines.open(f"if ({self.fits_checks()})")
+        lines.add(f"rows_of<true>({names});", "return;")
+        lines.close()
+        lines.add(f"rows_of<false>({names});")
+        lines.close()
 
     def body(self) -> None:
         """The row or column from its operands to its results."""
@@ -159,6 +194,8 @@ class ReduceWriter(BatchWriter):
                   and value not in self.once()]
         leaving = [value for value in self.shelf if value in values and stage == max(
             [each for each in range(stages.last + 1) if value in stages.full_values(each)])]
+        early = self.early() if stage == stages.last else []
+        self.taken = [*early, *self.shelf] if early else []
         passes = self.passes()
         if len(passes) > 1:
             lines.open("")
@@ -182,6 +219,8 @@ class ReduceWriter(BatchWriter):
             lines.close(batches)
         lines.close(len(passes) - 1)
         self.held |= self.kept & set(values)
+        if stage == stages.last - 1:
+            self.ask_early()
         for value in folds:
             if self.is_settled(value):
                 self.settle(value)

@@ -7,6 +7,7 @@ cluster share a row, each with a part of it (`clusters`).
 from __future__ import annotations
 
 from slipstream.core.kernels.cuda import access
+from slipstream.core.kernels.cuda.access import ONCE
 from slipstream.core.kernels.cuda.reducing import ReduceWriter
 
 
@@ -28,7 +29,8 @@ class ShelfWriter(ReduceWriter):
             lines.add(f"SLIP_POINTER({kind}) {name}_shelf = "
                       f"slip_cast<{kind}>(slip_dynamic_shared() + tail.shelf{value});",
                       f"const {kind}* {name}_next = {name};")
-        lines.add(f"const bool fits = {self.fits_checks()};")
+        if not self.twice():
+            lines.add(f"const bool fits = {self.fits_checks()};")
         cluster = plan.cluster
         first, step = [f"{name}.x / {cluster}" if cluster > 1 else f"{name}.x"
                        for name in ("blockIdx", "gridDim")]
@@ -56,6 +58,59 @@ class ShelfWriter(ReduceWriter):
         elif len(self.stages.fold_values) < 2:
             # A thread that is ahead must not write to the next row's fold what others still read.
             lines.add("__syncthreads();")
+        lines.close()
+
+    def early(self) -> list[int]:
+        """What all rows share and only the last stage needs, beside one operand on the shelf.
+
+        It comes from far away: its first vectors are asked for before the threads wait for each
+        other, and the next ones while they are used.
+        """
+        stages, outputs = self.stages, self.formula.outputs
+        if len(self.shelf) != 1:
+            return []
+        before = [set(stages.full_values(stage)) for stage in range(stages.last)]
+        return [value for value in stages.full_values(stages.last)
+                if not stages.is_step(value) and self.kind(value) != ONCE
+                and self.plan.shared[outputs + value]
+                and not any(value in each for each in before)]
+
+    def ask_early(self) -> None:
+        """Ask for a thread's first vectors of those inputs."""
+        early = self.early()
+        if not early:
+            return
+        lines, batch = self.lines, self.plan.batch
+        for value in early:
+            place = self.formula.outputs + value
+            lines.add(f"{self.vector_type(place)} {self.formula.pointers[place]}_ahead[{batch}];")
+        lines.loop(f"for (int k = 0; k < {batch}; k++)")
+        lines.add(f"const {self.count_type()} at = begin + lane + k * lanes;")
+        lines.open("if (at < end)")
+        self._ask(early)
+        lines.close(2)
+
+    def _ask(self, early: list[int]) -> None:
+        """Ask for the vectors at a place."""
+        self.add_coordinates()
+        for value in early:
+            place = self.formula.outputs + value
+            self.lines.add(f"{self.formula.pointers[place]}_ahead[k] = {self.read(place)};")
+
+    def take(self, value: int) -> None:
+        """Take a vector from the shelf, or one that was asked for; after the last ask for more."""
+        lines, place = self.lines, self.formula.outputs + value
+        name = self.formula.pointers[place]
+        found = self.read_shelf(place) if value in self.shelf else f"{name}_ahead[k]"
+        lines.add(f"const {self.vector_type(place)} {name}_held = {found};")
+        early = self.early()
+        if value != early[-1] or self.checks:
+            return
+        kind = self.count_type()
+        lines.add(f"const {kind} next = at + {self.plan.batch} * lanes;")
+        lines.open("if (next < end)")
+        lines.add(f"const {kind} at = next;")
+        self._ask(early)
         lines.close()
 
     def _go_to(self, row: str) -> None:

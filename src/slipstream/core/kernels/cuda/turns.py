@@ -97,6 +97,8 @@ class ElementWriter:
         self.asked: list[int] = []
         self.shelf = [value for value in self.stages.reread() if plan.shelf
                       and self.kind(value) != ONCE and not plan.shared[formula.outputs + value]]
+        # Those that it takes one by one, and the shelf's beside them.
+        self.taken: list[int] = []
         # Whether the vectors of the batch that is printed may lie past the end.
         self.checks = not plan.exact
         self.divisors: set[int] = set()
@@ -134,6 +136,8 @@ class ElementWriter:
         What all rows share is so only beside a single operand that is on the shelf already.
         """
         near = len(self.shelf) == 1
+        if value in self.taken:
+            return False
         return self.plan.again and (near or not self.plan.shared[self.formula.outputs + value])
 
     def kind(self, value: int) -> str:
