@@ -382,3 +382,29 @@ def test_a_norm_takes_a_gradient_before_it_is_cast(kind: Any) -> None:
     assert seen == [ss.float32]
     assert sum(few.values()) == sum(more.values()) - 1
     assert all(ss.equal(one, other) for one, other in zip(mine, wanted, strict=True))
+
+
+@pytest.mark.parametrize("scopes", [1, 3])
+@pytest.mark.parametrize("use", ["penalty", "element", "root"])
+def test_a_gradient_that_came_to_the_weight_before_its_casts_is_kept(use: str,
+                                                                     scopes: int) -> None:
+    found = {}
+    for device in ("cpu", "cuda"):
+        net = layers(2).to(device)
+        for _ in range(scopes):
+            net.zero_grad()
+            with ss.autocast(device, dtype=ss.bfloat16):
+                loss = net[1](net[0](rows().to(device))).float().sum()
+                # Recorded later than the casts, it is walked earlier.
+                if use == "penalty":
+                    loss = loss + sum(each.pow(2).sum() for each in net.parameters())
+                elif use == "element":
+                    loss = loss + 3.0 * net[0].weight[1, 2] + 2.0 * net[1].bias[0]
+            if use == "root":
+                weight = net[1].weight
+                ss.autograd.backward([loss, weight], [None, ss.ones_like(weight)])
+            else:
+                loss.backward()
+        found[device] = [each.grad.cpu() for each in net.parameters()]
+    for mine, other in zip(found["cuda"], found["cpu"], strict=True):
+        ss.testing.assert_close(mine, other, rtol=2e-2, atol=2e-2)

@@ -248,8 +248,8 @@ class Walk:
         grads: list = visit.grads
         grad: TensorBase = grads[0]
         spec: Spec = grad.spec
-        if (other.left != 1 or not spec.contiguous or spec.device.type != "cuda"
-                or spec.shape != node.inputs[0].shape):
+        if (other.left != 1 or other.grads is not None or not spec.contiguous
+                or spec.device.type != "cuda" or spec.shape != node.inputs[0].shape):
             return False
         visit.grads = None
         if not self.leaves:
