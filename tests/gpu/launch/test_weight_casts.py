@@ -14,6 +14,7 @@ from slipstream import nn
 from slipstream.core.dispatch.autocasting import PATIENCE
 from slipstream.core.dispatch.modes import listening
 from slipstream.core.engine import backward
+from slipstream.core.engine.views import operations
 from slipstream.core.vocab.modes import modes
 from slipstream.nn import functional as F
 
@@ -408,3 +409,27 @@ def test_a_gradient_that_came_to_the_weight_before_its_casts_is_kept(use: str,
         found[device] = [each.grad.cpu() for each in net.parameters()]
     for mine, other in zip(found["cuda"], found["cpu"], strict=True):
         ss.testing.assert_close(mine, other, rtol=2e-2, atol=2e-2)
+
+
+def test_no_memory_for_the_casts_of_a_failed_backward_leaves_the_modes(monkeypatch: Any) -> None:
+    def no_memory(*arguments: Any) -> Any:
+        raise ss.cuda.OutOfMemoryError("none left")
+
+    net, x = layers(), rows().requires_grad_()
+    with ss.autocast("cuda", dtype=ss.bfloat16):
+        h = x.exp()
+        loss = through(net, h * 1.0)
+        with ss.no_grad():
+            h.add_(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(operations, "cast_list", no_memory)
+            with pytest.raises(ss.cuda.OutOfMemoryError) as met:
+                loss.backward()
+        # The failure that came first is told too.
+        assert "in place" in str(met.value.__context__)
+        assert ss.is_grad_enabled()
+        assert ss.is_autocast_enabled("cuda")
+        assert (x @ x.t()).dtype is ss.bfloat16
+        assert net[0](x.float()).dtype is ss.bfloat16
+    found = gradients(net)
+    assert all(each.isfinite().all() for each in found)

@@ -444,7 +444,7 @@ def after_failure(queue: Queue) -> None:
     """Forget what work was to fill that may not have run."""
     queue.lasting = {}
     if queue.simulated:
-        queue.driver.stamp = None
+        queue.driver.stamp = queue.driver.stamps = None
 
 
 def launch_whole(queue: Queue, window: Window, graph: Graph) -> None:
