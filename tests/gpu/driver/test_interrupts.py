@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import slipstream as ss
-from slipstream.core.native.simulated import calls
+from slipstream.core.launch.door import backend_of
+from slipstream.core.native.simulated import SimulatedDriver, calls
 from slipstream.core.native.simulated.working import Desk
+from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.settings import settings
 
 
@@ -82,4 +84,57 @@ def test_a_program_goes_on_after_an_interrupt_in_the_middle_of_the_schedule(
         except KeyboardInterrupt:
             met += 1
         assert counted() == 6400
+    assert met > 3
+
+
+@pytest.mark.skipif(settings.driver == "real", reason="for the simulated driver only")
+@pytest.mark.parametrize("call", ["set_kernel_node", "add_kernel_node", "launch", "launch_graph"])
+def test_an_interrupt_in_the_middle_of_a_send_loses_nothing(
+        monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    made, left, met = getattr(SimulatedDriver, call), [0], 0
+
+    def interrupted(self: Any, *given: Any, **named: Any) -> Any:
+        left[0] -= 1
+        result = made(self, *given, **named)
+        if left[0] == 0:
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    def counted(number: int, steps: int = 50) -> Any:
+        # Other sizes of what lives meanwhile: other addresses, which nodes are patched to.
+        between = [ss.zeros(64, device="cuda") for _ in range(number)]
+        x = ss.zeros(64, device="cuda")
+        for _ in range(steps):
+            x = (x + 1) * 1.0
+        del between
+        return x
+
+    def looked(number: int) -> float:
+        return counted(number).sum().item()
+
+    def interrupted_once(place: int, number: int) -> bool:
+        before = counted(0, 3)
+        left[0] = place
+        try:
+            looked(number)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            left[0] = 0
+            assert before.sum().item() == 3 * 64
+        return False
+
+    backend = backend_of(Device("cuda", 0))
+    backend.set_memo(call != "launch")
+    monkeypatch.setattr(SimulatedDriver, call, interrupted)
+    for number in range(12):
+        if call == "add_kernel_node":
+            for queue in backend.queues:
+                queue.memo.clear()
+        assert looked(number) == 50 * 64
+        # Seen once more, it is captured.
+        for _ in range(2):
+            met += interrupted_once(1 + number % 4, 20 + number)
+        assert looked(number) == 50 * 64
+    backend.set_memo(True)
     assert met > 3

@@ -115,6 +115,29 @@ def test_every_driver_call_failed_once(restart: Any) -> None:
                 assert held(driver) == accounted(), f"after {name} {place} failed"
 
 
+def test_a_users_graph_after_a_window_that_could_not_be_launched(restart: Any) -> None:
+    driver = restart()
+    x = ss.ones(64, device="cuda")
+    graph = ss.cuda.CUDAGraph()
+    with ss.cuda.graph(graph):
+        y = x * 2.0 - 3.0
+
+    def window() -> Any:
+        z = x
+        for _ in range(12):
+            z = (z + 1.0) * 1.0
+        return z
+
+    for _ in range(3):
+        assert window().sum().item() == 64 * 13
+    driver.fail_next("launch_graph")
+    with pytest.raises(DriverError, match="made to fail"):
+        window().sum().item()
+    graph.replay()
+    assert y.sum().item() == -64
+    assert window().sum().item() == 64 * 13
+
+
 def test_a_compilation_that_fails_is_tried_again(restart: Any, tmp_path: Any,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     restart()

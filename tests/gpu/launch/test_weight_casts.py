@@ -14,6 +14,7 @@ from slipstream import nn
 from slipstream.core.dispatch.autocasting import PATIENCE
 from slipstream.core.dispatch.modes import listening
 from slipstream.core.engine import backward
+from slipstream.core.engine.views import operations
 from slipstream.core.vocab.modes import modes
 from slipstream.nn import functional as F
 
@@ -382,3 +383,53 @@ def test_a_norm_takes_a_gradient_before_it_is_cast(kind: Any) -> None:
     assert seen == [ss.float32]
     assert sum(few.values()) == sum(more.values()) - 1
     assert all(ss.equal(one, other) for one, other in zip(mine, wanted, strict=True))
+
+
+@pytest.mark.parametrize("scopes", [1, 3])
+@pytest.mark.parametrize("use", ["penalty", "element", "root"])
+def test_a_gradient_that_came_to_the_weight_before_its_casts_is_kept(use: str,
+                                                                     scopes: int) -> None:
+    found = {}
+    for device in ("cpu", "cuda"):
+        net = layers(2).to(device)
+        for _ in range(scopes):
+            net.zero_grad()
+            with ss.autocast(device, dtype=ss.bfloat16):
+                loss = net[1](net[0](rows().to(device))).float().sum()
+                # Recorded later than the casts, it is walked earlier.
+                if use == "penalty":
+                    loss = loss + sum(each.pow(2).sum() for each in net.parameters())
+                elif use == "element":
+                    loss = loss + 3.0 * net[0].weight[1, 2] + 2.0 * net[1].bias[0]
+            if use == "root":
+                weight = net[1].weight
+                ss.autograd.backward([loss, weight], [None, ss.ones_like(weight)])
+            else:
+                loss.backward()
+        found[device] = [each.grad.cpu() for each in net.parameters()]
+    for mine, other in zip(found["cuda"], found["cpu"], strict=True):
+        ss.testing.assert_close(mine, other, rtol=2e-2, atol=2e-2)
+
+
+def test_no_memory_for_the_casts_of_a_failed_backward_leaves_the_modes(monkeypatch: Any) -> None:
+    def no_memory(*arguments: Any) -> Any:
+        raise ss.cuda.OutOfMemoryError("none left")
+
+    net, x = layers(), rows().requires_grad_()
+    with ss.autocast("cuda", dtype=ss.bfloat16):
+        h = x.exp()
+        loss = through(net, h * 1.0)
+        with ss.no_grad():
+            h.add_(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(operations, "cast_list", no_memory)
+            with pytest.raises(ss.cuda.OutOfMemoryError) as met:
+                loss.backward()
+        # The failure that came first is told too.
+        assert "in place" in str(met.value.__context__)
+        assert ss.is_grad_enabled()
+        assert ss.is_autocast_enabled("cuda")
+        assert (x @ x.t()).dtype is ss.bfloat16
+        assert net[0](x.float()).dtype is ss.bfloat16
+    found = gradients(net)
+    assert all(each.isfinite().all() for each in found)

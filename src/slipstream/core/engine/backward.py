@@ -248,8 +248,8 @@ class Walk:
         grads: list = visit.grads
         grad: TensorBase = grads[0]
         spec: Spec = grad.spec
-        if (other.left != 1 or not spec.contiguous or spec.device.type != "cuda"
-                or spec.shape != node.inputs[0].shape):
+        if (other.left != 1 or other.grads is not None or not spec.contiguous
+                or spec.device.type != "cuda" or spec.shape != node.inputs[0].shape):
             return False
         visit.grads = None
         if not self.leaves:
@@ -491,11 +491,14 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
     finally:
         _let_go(walk)
         _checks.walks -= 1
-        walk.flush()
-        state.grad_enabled = before
-        state.special |= awake
-        state.code = code
-        state.instruction = instruction
+        try:
+            # There may be no memory for it, least of all after a failure for want of memory.
+            walk.flush()
+        finally:
+            state.grad_enabled = before
+            state.special |= awake
+            state.code = code
+            state.instruction = instruction
         door.boundary()
         if ring is not None:
             ring.surround(outside)

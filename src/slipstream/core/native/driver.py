@@ -66,6 +66,12 @@ class Told:
     def taken_back(self, address: int, nbytes: int) -> None:
         """The allocator takes a block back: touching it is an error from here in stream order."""
 
+    def hold_interrupts(self) -> None:
+        """Calls that follow belong together: note Ctrl-C between them only, till they are let."""
+
+    def let_interrupts(self) -> None:
+        """The calls that belong together were made."""
+
     def on_idle(self, look: Any) -> None:
         """Call ``look()`` for each millisecond of virtual time in which the host is idle."""
 

@@ -58,6 +58,7 @@ cdef class Queue:
     cpdef object finish(self, Launch launch, tuple numbers)
     cpdef object boundary(self)
     cpdef object send(self, str reason)
+    cpdef object send_window(self, str reason)
     cpdef object dispatch(self, Window window, str reason)
     cpdef object drain(self)
     cpdef bint tick(self) except -1

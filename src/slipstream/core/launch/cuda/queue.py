@@ -269,6 +269,20 @@ class Queue:
         window: Window = self.window
         if not window.launches and not self.sending:
             return
+        if not self.simulated:
+            self.send_window(reason)
+        else:
+            # Its calls are Python, between which Ctrl-C would lose what was recorded before.
+            self.driver.hold_interrupts()
+            try:
+                self.send_window(reason)
+            finally:
+                self.driver.let_interrupts()
+        if self.taken.value:
+            self.owner.check()
+
+    def send_window(self, reason: str) -> None:
+        """Send, if there still is something to send."""
         with self.lock:
             if not cython.compiled and self.recording:
                 # Of this thread: another one holds the lock until its record is whole.
@@ -291,8 +305,6 @@ class Queue:
                 self.note_waiting()
                 self.recent.append((recorded, window.sites))
                 self.spare = window
-        if self.taken.value:
-            self.owner.check()
 
     def dispatch(self, window: Window, reason: str) -> None:
         """Hand a window to the driver."""
@@ -322,6 +334,7 @@ class Queue:
     def drain_now(self) -> None:
         """Drain; the lock is held."""
         self.sending = True
+        self.driver.hold_interrupts()
         try:
             self.owner.enter()
             launch_rest(self, self.window, "drained")
@@ -331,6 +344,7 @@ class Queue:
         finally:
             self.sending = False
             self.note_waiting()
+            self.driver.let_interrupts()
 
     def tick(self) -> bool:
         """The watchdog's look: whether anything was recorded since the last."""
@@ -420,13 +434,17 @@ def graph_of(queue: Queue, window: Window, reason: str) -> tuple[Graph | None, s
         # No memory for a graph, say: the launches go out all the same.
         queue.memo.forget(window.key)
         return None, "not capturable"
+    except BaseException:
+        # Stopped in the middle: what a node was given need not be what the graph says of it.
+        queue.memo.forget(window.key)
+        raise
 
 
 def after_failure(queue: Queue) -> None:
     """Forget what work was to fill that may not have run."""
     queue.lasting = {}
     if queue.simulated:
-        queue.driver.stamp = None
+        queue.driver.stamp = queue.driver.stamps = None
 
 
 def launch_whole(queue: Queue, window: Window, graph: Graph) -> None:

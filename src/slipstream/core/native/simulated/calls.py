@@ -187,6 +187,14 @@ class Base(Driver):
                  "event_records", "compilations", "library_questions")
         return {**dict.fromkeys(names, 0), **self.counts, **self.calls}
 
+    def hold_interrupts(self) -> None:
+        """Keep Ctrl-C out of several calls."""
+        LOCK.interrupts.hold()
+
+    def let_interrupts(self) -> None:
+        """Hand over what was noted."""
+        LOCK.interrupts.let()
+
     def virtual_time(self) -> float:
         """The host's time, in seconds of the simulation."""
         return self.schedule.now * 1e-6
