@@ -147,6 +147,7 @@ def empty_cache() -> None:
     """Send what is recorded, wait for it, and give the cards all memory that is not in use."""
     for each in all_allocators():
         may_wait(Device("cuda", each.ordinal), "empty_cache")
+        pools.routes_of(each).finish()
         each.empty_cache()
 
 
