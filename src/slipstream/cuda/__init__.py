@@ -6,6 +6,8 @@ without a card.  Importing this makes no context.
 
 from __future__ import annotations
 
+from typing import Any
+
 from slipstream.core.api.cuda.devices import (
     allow_mixed_devices,
     can_device_access_peer,
@@ -29,6 +31,7 @@ from slipstream.core.api.cuda.devices import (
 )
 from slipstream.core.api.cuda.kernels import Kernel, kernel
 from slipstream.core.api.cuda.random import (
+    all_generators,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -117,3 +120,10 @@ __all__ = [
     "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "stream",
     "synchronize", "tunable", "use_mem_pool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "default_generators":
+        # The thread's own, where it has some, and as many as there are cards by now.
+        return all_generators()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

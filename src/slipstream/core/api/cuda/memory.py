@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from slipstream.core.api.cuda.devices import backend, index_of
+from slipstream.core.api.cuda.devices import backend, existing, index_of
 from slipstream.core.api.cuda.streams import ExternalStream, Stream
 from slipstream.core.launch.door import backends
 from slipstream.core.launch.waiting import may_wait
@@ -31,6 +31,8 @@ WITHOUT_EFFECT = (
 def known(device: Any) -> Any:
     """The allocator of a card, or None where nothing was done on it yet."""
     found = backends.get(Device("cuda", index_of(device)))
+    if found is None:
+        existing(device)
     return None if found is None else found.memory
 
 

@@ -254,7 +254,8 @@ class Event:
         return milliseconds
 
     def __del__(self) -> None:
-        if self.handle and self.backend is not None:
+        # An event whose making failed has no handle.
+        if getattr(self, "handle", 0) and self.backend is not None:
             self.backend.edges.forget_event(self.handle)
 
     def __repr__(self) -> str:
