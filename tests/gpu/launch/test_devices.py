@@ -122,3 +122,35 @@ def test_an_event_that_was_not_made_goes_quietly(monkeypatch: pytest.MonkeyPatch
         cuda.Event(timing=True)  # type: ignore[call-arg]
     gc.collect()
     assert told == []
+
+
+def test_streams_by_their_handles() -> None:
+    side = cuda.Stream()
+    with cuda.stream(cuda.get_stream_from_external(side.cuda_stream, 0)):
+        assert cuda.current_stream().cuda_stream == side.cuda_stream
+        x = ss.ones(3, device="cuda") * 3
+    side.synchronize()
+    assert x.tolist() == [3.0] * 3
+
+
+def test_pinned_counts_as_a_tree() -> None:
+    held = ss.ones(1000).pin_memory()
+    flat, tree = cuda.host_memory_stats(), cuda.host_memory_stats_as_nested_dict()
+    assert tree["allocated_bytes"]["all"]["current"] == flat["allocated_bytes.all.current"] > 0
+    assert held.is_pinned()
+
+
+def test_a_generator_of_another_device_and_deviations_below_zero() -> None:
+    with pytest.raises(RuntimeError, match="generator but found 'cpu'\n  mend: .*'cuda:0'"):
+        ss.randn(3, device="cuda", generator=ss.Generator())
+    with pytest.raises(RuntimeError, match=r"std >= 0.0: float32\[2\]@cuda:0 .*\n  mend"):
+        ss.normal(0.0, -ss.ones(2, device="cuda"))
+
+
+def test_memory_of_other_libraries_without_dlpack() -> None:
+    class Other:
+        __cuda_array_interface__ = ss.ones(3, device="cuda").__cuda_array_interface__
+
+    for take in (ss.tensor, ss.as_tensor):
+        with pytest.raises(TypeError, match="Other is another library's memory.*\n.*from_dlpack"):
+            take(Other())

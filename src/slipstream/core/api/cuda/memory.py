@@ -405,6 +405,11 @@ def host_memory_stats() -> dict[str, Any]:
     return statistics.memory_stats(found[0]) if found else {}
 
 
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """`host_memory_stats` with its keys taken apart."""
+    return nested(host_memory_stats())
+
+
 def pinned_allocators() -> list[Any]:
     """The allocators of pinned memory that were used."""
     found = [getattr(each, "pinned", None) for each in tuple(backends.values())]

@@ -122,6 +122,12 @@ class ExternalStream(Stream):
         return made
 
 
+def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
+    """A stream that other code made, by its handle."""
+    made: Stream = ExternalStream(data_ptr, device)
+    return made
+
+
 def over(queue: Any, device: Device) -> Stream:
     """The stream object of a queue."""
     made = object.__new__(Stream)
@@ -263,4 +269,5 @@ class Event:
 
 
 __all__ = ["CurrentStreams", "Event", "ExternalStream", "Stream", "StreamContext",
-           "current_stream", "default_stream", "index_of", "over", "set_stream", "stream"]
+           "current_stream", "default_stream",
+           "get_stream_from_external", "index_of", "over", "set_stream", "stream"]
