@@ -67,6 +67,7 @@ def wire() -> None:
     operations.sum_to = ops.sum_to
     operations.cast = ops.to_dtype
     operations.cast_list = autocasting.cast_together
+    operations.move = ops.to_device
     operations.full = ops.full_memory
     operations.zeros = ops.new_zeros
     operations.index_put = ops.index_put

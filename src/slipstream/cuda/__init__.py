@@ -6,6 +6,8 @@ without a card.  Importing this makes no context.
 
 from __future__ import annotations
 
+from typing import Any
+
 from slipstream.core.api.cuda.devices import (
     allow_mixed_devices,
     can_device_access_peer,
@@ -29,6 +31,7 @@ from slipstream.core.api.cuda.devices import (
 )
 from slipstream.core.api.cuda.kernels import Kernel, kernel
 from slipstream.core.api.cuda.random import (
+    all_generators,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -46,6 +49,7 @@ from slipstream.core.api.cuda.streams import (
     StreamContext,
     current_stream,
     default_stream,
+    get_stream_from_external,
     set_stream,
     stream,
 )
@@ -71,6 +75,7 @@ from slipstream.cuda.memory import (
     get_allocator_backend,
     get_per_process_memory_fraction,
     host_memory_stats,
+    host_memory_stats_as_nested_dict,
     max_memory_allocated,
     max_memory_cached,
     max_memory_reserved,
@@ -103,7 +108,9 @@ __all__ = [
     "driver", "driver_stats", "empty_cache", "get_allocator_backend", "get_arch_list",
     "get_device_capability", "get_device_name", "get_device_properties",
     "get_per_process_memory_fraction", "get_rng_state", "get_rng_state_all",
+    "get_stream_from_external",
     "get_sync_debug_mode", "graph", "graph_pool_handle", "graphs", "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "immediate", "init", "initial_seed",
     "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "kernel",
     "launch_stats", "make_graphed_callables", "manual_seed", "manual_seed_all",
@@ -117,3 +124,10 @@ __all__ = [
     "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "stream",
     "synchronize", "tunable", "use_mem_pool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "default_generators":
+        # The thread's own, where it has some, and as many as there are cards by now.
+        return all_generators()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -183,6 +183,8 @@ def test_options_from_a_text():
         assert parse_bytes(text) == nbytes
     with pytest.raises(ValueError, match="no option 'sed'; there are arrays, compiler, devices"):
         parse_card("sed=3")
+    with pytest.raises(ValueError, match="SLIPSTREAM_SIM: memory=much: 'much' is no number"):
+        parse_card("memory=much")
 
 
 def test_no_compiler(monkeypatch):

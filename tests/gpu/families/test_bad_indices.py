@@ -78,6 +78,16 @@ def test_weights_that_are_no_distribution() -> None:
         ss.bernoulli(tensor(np.array([0.5, 1.5]), "cuda")).tolist()
 
 
+def test_a_report_names_no_line_of_an_earlier_one() -> None:
+    x, index = tensor(numbers(4, 3), "cuda"), tensor(BAD, "cuda")
+    for take in (lambda: x[index], lambda: x[index],
+                 lambda: x[index]):
+        with pytest.raises(IndexError) as failure:
+            take().tolist()
+        line = take.__code__.co_firstlineno
+        assert str(failure.value).endswith(f"called at {__file__}:{line}")
+
+
 def test_the_device_lives_on() -> None:
     x, index = tensor(numbers(4, 3), "cuda"), tensor(BAD, "cuda")
     for _ in range(20):

@@ -389,12 +389,36 @@ def test_waiting_for_work_outside_is_refused() -> None:
     lambda x: ss.tensor([1.0, 2.0], device="cuda"), lambda x: bool(x[0] > 0)])
 def test_waits_raise_at_the_users_line(wait: Any) -> None:
     x = ss.ones(4, device="cuda")
-    with pytest.raises(RuntimeError, match=r"cuda graph: .*\n  mend: ") as failure:
+    with pytest.raises(RuntimeError, match=r"cuda graph: .*\n(  in .*\n)?  mend: ") as failure:
         captured(lambda: wait(x))
     assert any(entry.name == "<lambda>" and str(entry.path) == __file__
                for entry in failure.traceback)
     assert not ss.cuda.is_current_stream_capturing()
     assert (x * 3).tolist() == [3.0] * 4
+
+
+@pytest.mark.parametrize(("wait", "call"), [
+    (lambda x: x.sum().item(), "item(self: float32[]@cuda:0)"),
+    (lambda x: bool(x[0] > 0), "bool(self: bool[]@cuda:0)"),
+    (repr, "print(self: float32[4]@cuda:0)"),
+    (lambda x: x.cpu(), "cpu(self: float32[4]@cuda:0)")])
+def test_a_refusal_names_the_users_call(wait: Any, call: str) -> None:
+    x = ss.ones(4, device="cuda")
+    with pytest.raises(RuntimeError, match="elements are read") as failure:
+        captured(lambda: wait(x))
+    assert str(failure.value).split("\n")[1] == f"  in {call}"
+
+
+def test_a_capture_inside_a_capture_is_refused() -> None:
+    x = ss.ones(3, device="cuda")
+
+    def twice() -> None:
+        with ss.cuda.graph(ss.cuda.CUDAGraph()):
+            x.add_(1)
+
+    with pytest.raises(RuntimeError, match="current stream captures a graph already"):
+        captured(twice)
+    assert (x * 3).tolist() == [3.0] * 3
 
 
 def test_the_object_says_what_it_holds() -> None:

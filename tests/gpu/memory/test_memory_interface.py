@@ -196,11 +196,16 @@ def test_bare_blocks(as_number):
 
 def test_without_caching_every_block_goes_back():
     with memory.caching_allocator_disabled():
-        reserved = memory.memory_reserved()
+        cuda.empty_cache()
+        reserved, live = memory.memory_reserved(), memory.memory_allocated()
         a = ss.ones(1000, device="cuda") + 1
         assert a.sum().item() == 2000.0
-        assert memory.memory_reserved() == reserved
-        del a
+        cuda.empty_cache()
+        assert memory.memory_reserved() - reserved == memory.memory_allocated() - live == 4096
+    # What comes back after the scope goes back to the card too.
+    del a
+    cuda.empty_cache()
+    assert (memory.memory_reserved(), memory.memory_allocated()) == (reserved, live)
     assert (ss.ones(1000, device="cuda") + 1).sum().item() == 2000.0
 
 
@@ -215,6 +220,66 @@ def test_pools():
     assert inside.untyped_storage().data_ptr() in live
     assert outside.untyped_storage().data_ptr() not in live
     assert (inside + outside).sum().item() == 2000.0
+
+
+def bytes_on_card(nbytes):
+    return ss.empty(nbytes, dtype=ss.uint8, device="cuda")
+
+
+def test_a_pools_memory_is_reserved_memory():
+    cuda.empty_cache()
+    reserved = memory.memory_reserved()
+    pool = memory.MemPool()
+    with memory.use_mem_pool(pool):
+        inside = bytes_on_card(8 * MEGA)
+        small = bytes_on_card(1000)
+    assert memory.memory_reserved() - reserved == 10 * MEGA
+    stats = memory.memory_stats()
+    assert all(stats[f"inactive_split_bytes.{each}.current"] >= 0
+               for each in ("all", "large_pool", "small_pool"))
+    assert ss.memory_report("cuda").devices[0].cached >= 0
+    del inside, small
+    cuda.empty_cache()
+    assert memory.memory_reserved() == reserved
+
+
+def test_a_pools_segments_have_its_id():
+    others = [memory.MemPool() for _ in range(3)]
+    with memory.use_mem_pool(others[2]):
+        inside = ss.ones(1000, device="cuda")
+    found = memory.memory_snapshot(others[2].id)
+    assert [each["segment_pool_id"] for each in found] == [others[2].id]
+    assert memory.memory_snapshot(others[0].id) == []
+    assert inside.sum().item() == 1000.0
+
+
+def test_a_pool_takes_what_the_card_has_free_elsewhere():
+    cuda.empty_cache()
+    total = memory.mem_get_info()[1]
+    pool, other = memory.MemPool(), memory.MemPool()
+    del [bytes_on_card(total * 3 // 4)][:]
+    with memory.use_mem_pool(pool):
+        del [bytes_on_card(total // 2)][:]
+    with memory.use_mem_pool(other):
+        del [bytes_on_card(total * 3 // 4)][:]
+    del [bytes_on_card(total * 3 // 4)][:]
+    cuda.empty_cache()
+
+
+def test_the_fraction_holds_for_pools_and_errors_tell_of_all():
+    cap(20 * MEGA)
+    own = bytes_on_card(8 * MEGA)
+    pool = memory.MemPool()
+    failures = memory.memory_stats()["num_ooms"]
+    with memory.use_mem_pool(pool):
+        inside = bytes_on_card(4 * MEGA)
+        with pytest.raises(ss.OutOfMemoryError) as failed:
+            bytes_on_card(16 * MEGA)
+    text = str(failed.value)
+    assert "12.00 MiB in use" in text
+    assert "raise the limit" in text
+    assert memory.memory_stats()["num_ooms"] == failures + 1
+    del own, inside
 
 
 def test_a_pool_may_go_before_its_tensors():

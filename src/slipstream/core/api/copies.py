@@ -11,7 +11,7 @@ from slipstream.core.api.interop import as_class, copied, host_array, wrap
 from slipstream.core.catalog.table import ops
 from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab import dtypes
-from slipstream.core.vocab.devices import CPU
+from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.records import Storage
 
 
@@ -56,20 +56,23 @@ def attributes_of(self: Any) -> dict[str, Any]:
 
 
 def reduced(self: Any) -> Any:
-    """What pickle keeps: class, dtype, shape, bytes, requires_grad."""
+    """What pickle keeps: class, dtype, shape, bytes, requires_grad, device."""
     if self.grad_fn is not None:
         raise RuntimeError("a tensor that is no leaf cannot be pickled; detach() it first")
     array = np.ascontiguousarray(host_array(self.detach(), "pickle"))
     attributes = attributes_of(self) or None
     return rebuild, (type(self), self.spec.dtype.name, self.spec.shape, array.tobytes(),
-                     self.requires_grad, attributes)
+                     self.requires_grad, attributes, self.spec.device)
 
 
 def rebuild(cls: Any, dtype: str, shape: tuple[int, ...], data: bytes, requires_grad: bool,
-            attributes: Any) -> Any:
-    """A tensor again from what pickle kept."""
+            attributes: Any, device: Device = CPU) -> Any:
+    """A tensor again from what pickle kept, on the device where it was."""
     array = np.frombuffer(data, dtypes.BY_NAME[dtype].numpy).reshape(shape)
-    made = as_class(copied(array, CPU), cls)
+    made = copied(array, CPU)
+    if device is not CPU:
+        made = ops.to_device.call((made, device), None)
+    made = as_class(made, cls)
     if attributes:
         made.__dict__.update(attributes)
     return made.requires_grad_(True) if requires_grad else made

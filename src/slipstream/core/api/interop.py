@@ -363,6 +363,9 @@ def _plain(data: Any) -> Any:
         # What PyTorch says of them; NumPy would make arrays of objects.
         raise RuntimeError(f"Could not infer dtype of {type(data).__name__}: tensor() takes "
                            "numbers, lists and arrays of them")
+    if hasattr(data, "__cuda_array_interface__"):
+        raise TypeError(f"tensor(): {type(data).__name__} is another library's memory of a card, "
+                        "which is taken by DLPack alone\n  mend: from_dlpack(data)")
     if hasattr(data, "__array__") or hasattr(data, "__iter__"):
         return np.asarray(data).tolist()
     raise TypeError(f"tensor(): data of type {type(data).__name__} is no number, list or array")

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
-import cython
 import numpy as np
 
 from slipstream.core.catalog import entropies, reasons
@@ -22,11 +20,10 @@ from slipstream.core.kernels.cpu.class_losses import ClassLoss
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.modes import modes
+from slipstream.core.vocab.warned import warn_caller
 
 REDUCTIONS = ("none", "mean", "sum")
 LEGACY = "bool? size_average=None"
-# Compiled, no frame lies between a warning and the caller's.
-CALLER = 1 if cython.compiled else 5
 
 
 def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -332,10 +329,10 @@ def difference_loss(name: str, title: str) -> Any:
              weight: Any) -> Any:
         reduction = reduction_of(size_average, reduce, reduction)
         if self.spec.shape != target.spec.shape:
-            warnings.warn(
+            warn_caller(
                 f"{title}: the target's size {list(target.spec.shape)} is not the input's size "
                 f"{list(self.spec.shape)}. They are broadcast against each other, which is seldom "
-                "meant; reshape one of them.", UserWarning, stacklevel=CALLER)
+                "meant; reshape one of them.")
         op = getattr(ops, name)
         if weight is None:
             return op.call((self, target, reduction), None)

@@ -59,7 +59,7 @@ def _drawing(plan: Plan, call: Any, kernel: Kernel, draws: int,
             given = defaults.of(device)
         elif given.device is not device:
             raise RuntimeError(f"Expected a '{device}' device type for generator but found "
-                               f"'{given.device}'")
+                               f"'{given.device}'\n  mend: draw from Generator('{device}')")
         return given.draw(draws) + checked
 
     plan.prepare = prepare
@@ -389,7 +389,8 @@ def _check_std(std: Any) -> None:
     if std.spec.dtype.is_complex:
         raise RuntimeError("normal expects standard deviation to be non-complex")
     if std.spec.numel and std.spec.device.type != "meta" and bool((std.detach() < 0).any()):
-        raise RuntimeError("normal expects all elements of std >= 0.0")
+        raise RuntimeError(f"normal expects all elements of std >= 0.0: {std.spec!r} has negative "
+                           "ones\n  mend: std.abs(), or softplus or exp of what it is made of")
 
 
 _OF = f"normal_of(any mean=0.0, any std=1.0, any size=None, *, {GENERATOR}, {TAIL})"

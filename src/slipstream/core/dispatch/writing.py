@@ -7,7 +7,6 @@ never cached.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from slipstream.core.dispatch.entry import INDEX, LIBRARY
@@ -24,6 +23,7 @@ from slipstream.core.vocab.dtypes import can_cast
 from slipstream.core.vocab.errors import MixedDeviceError, explain
 from slipstream.core.vocab.modes import ModeState, modes
 from slipstream.core.vocab.records import FOR_GOOD, Node, Plan, Storage, TensorBase, slots
+from slipstream.core.vocab.warned import warn_caller
 
 
 class Hooks:
@@ -255,10 +255,10 @@ def fit_out(target: TensorBase, shape: tuple[int, ...]) -> bool:
     if target.spec.shape == shape:
         return False
     if target.spec.numel:
-        warnings.warn(
+        warn_caller(
             f"An output with one or more elements was resized since it had shape "
             f"{list(target.spec.shape)}, which does not match the required output shape "
-            f"{list(shape)}.", UserWarning, stacklevel=4)
+            f"{list(shape)}.")
     resize(target, shape)
     return True
 

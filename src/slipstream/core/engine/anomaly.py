@@ -55,6 +55,13 @@ def fitting_gradient(spec: Spec, grad: Any, place: int) -> TensorBase:
                            f"the same dtype. Mismatch in dtype: grad_output[{place}] has a dtype "
                            f"of {grad.spec.dtype.name} and output[{place}] has a dtype of "
                            f"{spec.dtype.name}.")
+    if grad.spec.device is not spec.device:
+        if spec.shape:
+            raise RuntimeError(f"invalid gradient at index {place} - expected device {spec.device} "
+                               f"but got {grad.spec.device}: grad_output[{place}] is "
+                               f"{grad.spec!r}, output[{place}] {spec!r}\n"
+                               f"  mend: move it with .to('{spec.device}')")
+        grad = operations.move(grad, spec.device)
     return grad if grad.spec.dtype is spec.dtype else operations.cast(grad, spec.dtype)
 
 

@@ -351,8 +351,7 @@ class Walk:
                 continue
             tensor = grad
             spec = node.inputs[place]
-            if tensor.spec is not spec and (tensor.spec.shape != spec.shape
-                                            or tensor.spec.dtype is not spec.dtype):
+            if tensor.spec is not spec:
                 results[place] = fit(tensor, spec, node, place)
         if _checks.nan:
             check_nan(node, results)

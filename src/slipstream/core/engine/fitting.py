@@ -1,4 +1,4 @@
-"""Gradients in the shape and dtype of what they belong to."""
+"""Gradients in the shape and dtype, and on the device, of what they belong to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["Node", "Operations", "Spec", "TensorBase", "fit"]
 
 
 def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
-    """A gradient in the shape and dtype of its input: what broadcasting repeated is summed."""
+    """A gradient in the shape and dtype of its input: what broadcasting repeated is summed.
+
+    Raises RuntimeError for one of another shape, or on another device; a number is moved.
+    """
     if grad.spec.shape != spec.shape:
         if not _reduces_to(grad.spec.shape, spec.shape):
             raise RuntimeError(f"Function {node.name()} returned an invalid gradient at index "
@@ -24,6 +27,13 @@ def fit(grad: Any, spec: Spec, node: Node, place: int = 0) -> TensorBase:
         if grad.spec.dtype.is_complex and not spec.dtype.is_complex:
             grad = grad.real
         grad = operations.cast(grad, spec.dtype) if grad.spec.dtype is not spec.dtype else grad
+    if grad.spec.device is not spec.device:
+        if spec.shape:
+            raise RuntimeError(f"Function {node.name()} returned an invalid gradient at index "
+                               f"{place} - expected device {spec.device} but got "
+                               f"{grad.spec.device}: {grad.spec!r} for {spec!r}\n"
+                               f"  mend: move it in the backward, with .to('{spec.device}')")
+        grad = operations.move(grad, spec.device)
     return grad
 
 

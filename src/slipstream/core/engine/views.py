@@ -26,6 +26,7 @@ class Operations:
     sum_to: Any
     cast: Any
     cast_list: Any
+    move: Any
     full: Any
     zeros: Any
     index_put: Any

@@ -17,7 +17,7 @@ from slipstream.core.launch.advice import mend_of
 from slipstream.core.launch.door import backend_of, backends, emit
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU, Device
-from slipstream.core.vocab.errors import SyncError, explain, restate
+from slipstream.core.vocab.errors import CaptureError, SyncError, explain, restate
 from slipstream.core.vocab.modes import decode_site, modes
 from slipstream.core.vocab.records import KERNEL, Plan, TensorBase
 from slipstream.core.vocab.ring import WAIT, WAITING
@@ -105,7 +105,7 @@ def asked(name: str, operand: Any, function: Callable[..., Any], *arguments: Any
     asking.call = (name, operand)
     try:
         return function(*arguments)
-    except SyncError as failure:
+    except (SyncError, CaptureError) as failure:
         restate(failure, name, {} if operand is None else {"self": operand})
         raise
     finally:

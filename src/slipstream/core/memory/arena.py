@@ -43,7 +43,7 @@ def spare_slab(allocator: Any) -> int:
         # The uses of its slots are known by their addresses.
         return 0
     spare = sum(shelf.spare_bytes() for shelf in allocator.shelves)
-    if spare < max(SPARE, allocator.pieces.held() // SPARE_PART):
+    if spare < max(SPARE, allocator.pieces.own() // SPARE_PART):
         return 0
     for shelf in reversed(allocator.shelves):
         slab = allocator.alone(shelf.drop)

@@ -14,6 +14,7 @@ cdef class DeviceAllocator(StreamAllocator):
     cdef readonly list neighbours
     cdef public bint abandoned
     cdef public int held
+    cdef public int number
     cdef readonly dict elsewhere
     cdef readonly list watchers
     cdef bint special

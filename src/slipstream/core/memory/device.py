@@ -45,9 +45,17 @@ plugged = Plugged()
 
 
 def release_owners(owner: Any, allocator: Any, nbytes: int) -> int:
-    """Rung of a pool that a graph holds: the device's own free memory goes back to the card."""
+    """Rung of a pool: the free memory of the device's own and of others goes back to the card."""
     owner.empty_cache()
     return again(allocator, nbytes)
+
+
+def out_of_pool(owner: Any, allocator: Any, nbytes: int) -> Exception:
+    """The error where a pool found no memory: told of the device's as a whole."""
+    owner.failures += 1
+    owner.collected = allocator.collected
+    error: Exception = owner.error(owner, nbytes)
+    return error
 
 
 def taken_slots(shelf: Any) -> list[int]:
@@ -63,7 +71,8 @@ class DeviceAllocator(StreamAllocator):
 
     Set from outside: ``drain()`` sends what is recorded and waits for it; ``handle()`` is the
     driver's handle of the running thread's stream; what `StreamAllocator` wants to know.
-    ``route``: function that finds another memory for a request, or None.
+    ``route``: function that finds another memory for a request, or None.  ``number``: of the pool
+    that it belongs to, 0 for the device's own.
     """
 
     def __init__(self, driver: Driver, ordinal: int, memory: Any = None) -> None:
@@ -85,6 +94,7 @@ class DeviceAllocator(StreamAllocator):
         self.neighbours: list[DeviceAllocator] = []
         self.abandoned = False
         self.held = 0
+        self.number = 0
         if memory is None:
             self.begin()
 
@@ -176,13 +186,13 @@ class DeviceAllocator(StreamAllocator):
         """A graph's replays use this memory, free or not: none of it goes back to the card."""
         self.held += 1
         self.abandoned = False
-        self.rungs = (partial(release_owners, owner),)
+        self.rungs = self.rungs[-1:]
 
     def let_loose(self) -> None:
         """One graph less holds this memory."""
         self.held -= 1
         if not self.held:
-            self.rungs = ALL_RUNGS
+            self.rungs = (*ALL_RUNGS, *self.rungs)
 
     def leave_behind(self) -> None:
         """The pool of this allocator is gone: its free memory may be given back at need."""
@@ -201,7 +211,10 @@ class DeviceAllocator(StreamAllocator):
         return list_holders(self)
 
     def follow(self, owner: DeviceAllocator) -> None:
-        """Know of streams what another allocator of the same device knows."""
+        """Be a pool beside another allocator: know its streams, and count among its memory."""
+        self.pieces.owner = owner.pieces
+        self.rungs = (*ALL_RUNGS, partial(release_owners, owner))
+        self.error = partial(out_of_pool, owner)
         self.drain, self.current, self.handle = owner.drain, owner.current, owner.handle
         self.covered, self.order = owner.covered, owner.order
         self.streams = owner.streams

@@ -266,8 +266,8 @@ def snapshot(allocators: list[Any]) -> dict[str, Any]:
     traces: list[list[dict[str, Any]]] = []
     for allocator in allocators:
         segments += Map(allocator).segments()
-        for number, memory in enumerate(allocator.beside()):
-            segments += Map(memory, (0, number + 1)).segments()
+        for memory in allocator.beside():
+            segments += Map(memory, (0, memory.number)).segments()
         while len(traces) <= allocator.ordinal:
             traces.append([])
         history = recorder.histories.get(allocator.ordinal)

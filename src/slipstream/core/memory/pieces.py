@@ -51,8 +51,8 @@ class Pieces:
     """What an allocator holds of its provider's memory.
 
     ``limit``: most bytes to reserve, 0 for no limit; ``busy``: a segment is growing or shrinking
-    now; ``reserved``: bytes; ``count``: pieces; both
-    also for large blocks alone.
+    now; ``reserved``: bytes; ``count``: pieces; both also for large blocks alone; ``beside``: how
+    many of the bytes pools of the same device hold, whose pieces have this one as their ``owner``.
     """
 
     def __init__(self, provider: Any) -> None:
@@ -60,16 +60,23 @@ class Pieces:
         self.growing = hasattr(provider, "extend")
         self.limit = 0
         self.busy = False
+        self.owner: Pieces | None = None
+        self.beside = 0
         self.reserved, self.reserved_large = Flow(), Flow()
         self.count, self.count_large = Flow(), Flow()
 
     def held(self) -> int:
-        """How many bytes are reserved now."""
+        """How many bytes are reserved now, by pools beside too."""
         return self.reserved.taken - self.reserved.given
+
+    def own(self) -> int:
+        """How many bytes are reserved now, pools beside left out."""
+        return self.held() - self.beside
 
     def fits(self, nbytes: int) -> bool:
         """Tell whether so many bytes more are within the limit."""
-        return self.limit == 0 or self.held() + nbytes <= self.limit
+        within = self.limit == 0 or self.held() + nbytes <= self.limit
+        return within and (self.owner is None or self.owner.fits(nbytes))
 
     def kept(self, address: int) -> int:
         """How many bytes from an address on cannot be given back by `shrink`."""
@@ -82,6 +89,8 @@ class Pieces:
         if large:
             self.reserved_large.add(nbytes)
             self.count_large.add(pieces)
+        if self.owner is not None:
+            self.owner.came_beside(nbytes, pieces)
 
     def went(self, nbytes: int, pieces: int, large: bool) -> None:
         """Count what was released."""
@@ -90,6 +99,18 @@ class Pieces:
         if large:
             self.reserved_large.remove(nbytes)
             self.count_large.remove(pieces)
+        if self.owner is not None:
+            self.owner.went_beside(nbytes, pieces)
+
+    def came_beside(self, nbytes: int, pieces: int) -> None:
+        """Count what a pool reserved: as large, for so its blocks are counted here."""
+        self.beside += nbytes
+        self.came(nbytes, pieces, True)
+
+    def went_beside(self, nbytes: int, pieces: int) -> None:
+        """Count what a pool released."""
+        self.beside -= nbytes
+        self.went(nbytes, pieces, True)
 
     def reserve(self, nbytes: int, large: bool) -> int:
         """The address of a new piece, 0 where there is none within the limit."""

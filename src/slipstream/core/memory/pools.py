@@ -74,9 +74,12 @@ class Uncached:
     def allocate(self, nbytes: int) -> int:
         """The address of a new piece."""
         self.finish()
-        address: int = self.provider.reserve(round_up(nbytes, MINIMUM))
+        size = round_up(nbytes, MINIMUM)
+        fits = self.owner.pieces.fits(size)
+        address: int = self.provider.reserve(size) if fits else 0
         if not address:
             raise self.owner.error(self.owner, nbytes)
+        self.owner.pieces.came_beside(self.provider.pieces[address], 1)
         return address
 
     def free(self, address: int, nbytes: int) -> None:
@@ -92,7 +95,10 @@ class Uncached:
         if self.given and self.owner.drain is not None:
             self.owner.drain()
         while self.given:
-            self.provider.release(self.given.pop())
+            address = self.given.pop()
+            nbytes = self.provider.pieces[address]
+            self.provider.release(address)
+            self.owner.pieces.went_beside(nbytes, 1)
 
     def block_size(self, address: int, nbytes: int) -> int:
         """The size of a piece."""
@@ -131,6 +137,7 @@ class Pool:
         if self.functions is not None:
             memory = UserMemory(self.functions, owner)
         made = DeviceAllocator(owner.driver, owner.ordinal, memory)
+        made.number = self.number
         made.follow(owner)
         return made
 
@@ -159,6 +166,21 @@ class Routes:
         self.owner = owner
         self.threads: dict[int, list[Pool | None]] = {}
         self.others = owner.route
+        self.direct: Uncached | None = None
+
+    def uncached(self) -> Uncached:
+        """The driver's memory, block by block; what came back of it is released at need too."""
+        if self.direct is None:
+            direct = Uncached(DeviceMemory(self.owner.driver, self.owner.ordinal), self.owner)
+            self.owner.callbacks.append(lambda nbytes: direct.finish())
+            self.direct = direct
+        return self.direct
+
+    def finish(self) -> None:
+        """Release what came back of the driver's memory."""
+        if self.direct is not None:
+            self.owner.settled()
+            self.direct.finish()
 
     def enter(self, pool: Pool | None) -> None:
         """Send the running thread's requests to a pool; None: to no pool."""
@@ -206,6 +228,6 @@ def replace_all(functions: UserFunctions) -> None:
 
 def set_caching(owner: DeviceAllocator, caching: bool) -> None:
     """Keep what comes back for the next request, or ask the driver for every block."""
-    direct = None if caching else Uncached(DeviceMemory(owner.driver, owner.ordinal), owner)
-    routes_of(owner).others = None if direct is None else direct.itself
-    owner.divert(routes_of(owner).find if routes_of(owner).threads else routes_of(owner).others)
+    found = routes_of(owner)
+    found.others = None if caching else found.uncached().itself
+    owner.divert(found.find if found.threads else found.others)

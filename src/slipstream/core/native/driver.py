@@ -53,6 +53,10 @@ class DeviceProperties(NamedTuple):
     virtual_memory: bool
     pci_bus_id: str = ""
     uuid: str = ""
+    regs_per_multiprocessor: int = 0
+    shared_memory_per_multiprocessor: int = 0
+    is_integrated: int = 0
+    is_multi_gpu_board: int = 0
 
 
 class Told:

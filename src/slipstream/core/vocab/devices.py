@@ -65,6 +65,8 @@ def _parse(kind: str | int, index: int | None) -> Device:
 
 
 def _make(name: str, index: int | None) -> Device:
+    if index is not None and index < 0:
+        raise RuntimeError(f"Device index must not be negative: {name!r}, {index}")
     if name in INDEXED:
         index = current.index if index is None else index
     elif index not in (None, 0):

@@ -26,6 +26,10 @@ class SyncError(RuntimeError):
     """The host would have waited for a device where that is refused."""
 
 
+class CaptureError(RuntimeError):
+    """The host would have waited for a device where a stream of it captures a graph."""
+
+
 class NotSupported(NotImplementedError):
     """What was asked for is known and does not exist here."""
 

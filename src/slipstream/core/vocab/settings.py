@@ -75,7 +75,11 @@ def _option(name: str, kind: object, value: str) -> object:
     if kind == "bool":
         return value not in ("0", "", "false")
     if kind == "int":
-        return parse_bytes(value)
+        try:
+            return parse_bytes(value)
+        except ValueError:
+            raise ValueError(f"SLIPSTREAM_SIM: {name}={value}: {value!r} is no number, such as "
+                             "2, 4096 or 64MiB") from None
     return value
 
 

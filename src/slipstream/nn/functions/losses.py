@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.autocasting import autocast_as
 from slipstream.core.api.install import rounded_error
+from slipstream.core.vocab.warned import warn_caller
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -34,9 +34,9 @@ def reduced(terms: ss.Tensor, reduction: str) -> ss.Tensor:
 def warn_of_shapes(name: str, input: ss.Tensor, target: ss.Tensor) -> None:
     """A target of another size broadcasts, which is seldom meant."""
     if input.shape != target.shape:
-        warnings.warn(f"{name}: the target's size {list(target.shape)} is not the input's size "
-                      f"{list(input.shape)}. They are broadcast against each other, which is "
-                      "seldom meant; reshape one of them.", UserWarning, stacklevel=5)
+        warn_caller(f"{name}: the target's size {list(target.shape)} is not the input's size "
+                    f"{list(input.shape)}. They are broadcast against each other, which is "
+                    "seldom meant; reshape one of them.")
 
 
 @autocast_as("float32")
@@ -73,9 +73,9 @@ def kl_div(input: ss.Tensor, target: ss.Tensor, size_average: bool | None = None
     by_batch = reduction == "batchmean"
     reduction = "sum" if by_batch else reduction_of(size_average, reduce, reduction)
     if reduction == "mean" and input.shape[:1] != (1,):
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the "
-                      "support size. 'batchmean' divides only by the batch size, and aligns with "
-                      "the KL math definition.", UserWarning, stacklevel=4)
+        warn_caller("reduction: 'mean' divides the total loss by both the batch size and the "
+                    "support size. 'batchmean' divides only by the batch size, and aligns with "
+                    "the KL math definition.")
     terms = target.exp() * (target - input) if log_target else ss.xlogy(target, target) - (
         target * input)
     total = reduced(terms, reduction)

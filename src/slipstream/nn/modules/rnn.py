@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.autocasting import autocast_as
+from slipstream.core.vocab.warned import warn_caller
 from slipstream.nn import functional, init
 from slipstream.nn.modules.module import Module
 from slipstream.nn.modules.stepping import walk_packed, walk_padded
@@ -103,8 +103,8 @@ class RNNBase(Module):
             raise ValueError("dropout should be a number in range [0, 1] representing the "
                              "probability of an element being zeroed")
         if dropout > 0 and num_layers == 1:
-            warnings.warn("dropout option adds dropout after all but last recurrent layer, so "
-                          "non-zero dropout expects num_layers greater than 1", stacklevel=3)
+            warn_caller("dropout option adds dropout after all but last recurrent layer, so "
+                        "non-zero dropout expects num_layers greater than 1")
         if hidden_size <= 0 or num_layers <= 0:
             raise ValueError("hidden_size and num_layers must be greater than zero")
         if proj_size < 0 or proj_size >= max(hidden_size, 1):

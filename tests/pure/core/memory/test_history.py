@@ -90,7 +90,7 @@ def test_pools_have_segments_of_their_own():
     owners = {block["address"]: segment["segment_pool_id"] for segment in segments
               for block in segment["blocks"] if block["state"] == "active_allocated"}
     assert owners[outside] == owners[after] == (0, 0)
-    assert {owners[address] for address, _ in blocks} == {(0, 1)}
+    assert {owners[address] for address, _ in blocks} == {(0, pool.number)}
     assert memory_stats(allocator)["allocation.all.current"] == 4
     for block in blocks:
         allocator.free(*block)

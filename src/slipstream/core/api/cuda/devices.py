@@ -52,6 +52,17 @@ def index_of(device: Any) -> int:
     return found.index or 0
 
 
+def existing(device: Any) -> int:
+    """The card that an argument ``device`` means; RuntimeError where there is none such.
+
+    Where there is no card at all, nothing was done on the one that is current.
+    """
+    index, count = index_of(device), device_count()
+    if index >= max(count, 1):
+        raise RuntimeError(f"invalid device cuda:{index}: there are {count} CUDA devices")
+    return index
+
+
 def backend(device: Any) -> Any:
     """The backend of a card, made at its first use."""
     return backend_of(Device("cuda", index_of(device)))
@@ -109,7 +120,7 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     """Whether kernels of one card can read another's memory."""
-    return drivers.current().can_access_peer(index_of(device), index_of(peer_device))
+    return drivers.current().can_access_peer(existing(device), existing(peer_device))
 
 
 def get_arch_list() -> list[str]:

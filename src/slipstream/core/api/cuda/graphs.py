@@ -221,6 +221,9 @@ class graph:  # noqa: N801
         self.scope: Any = None
 
     def __enter__(self) -> None:
+        if is_current_stream_capturing():
+            raise RuntimeError("cuda graph: the current stream captures a graph already\n"
+                               "  mend: end that capture first, or capture all of it in one graph")
         synchronize()
         gc.collect()
         self.scope = stream(self.capture_stream or side_stream())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from slipstream.core.api.cuda.devices import backend, index_of
+from slipstream.core.api.cuda.devices import backend, existing, index_of
 from slipstream.core.api.cuda.streams import ExternalStream, Stream
 from slipstream.core.launch.door import backends
 from slipstream.core.launch.waiting import may_wait
@@ -31,6 +31,8 @@ WITHOUT_EFFECT = (
 def known(device: Any) -> Any:
     """The allocator of a card, or None where nothing was done on it yet."""
     found = backends.get(Device("cuda", index_of(device)))
+    if found is None:
+        existing(device)
     return None if found is None else found.memory
 
 
@@ -147,6 +149,7 @@ def empty_cache() -> None:
     """Send what is recorded, wait for it, and give the cards all memory that is not in use."""
     for each in all_allocators():
         may_wait(Device("cuda", each.ordinal), "empty_cache")
+        pools.routes_of(each).finish()
         each.empty_cache()
 
 
@@ -400,6 +403,11 @@ def host_memory_stats() -> dict[str, Any]:
     """The counts of pinned host memory under PyTorch's flat keys."""
     found = pinned_allocators()
     return statistics.memory_stats(found[0]) if found else {}
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """`host_memory_stats` with its keys taken apart."""
+    return nested(host_memory_stats())
 
 
 def pinned_allocators() -> list[Any]:

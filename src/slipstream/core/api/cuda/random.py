@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from slipstream.core.api.cuda.devices import device_count, index_of
+from slipstream.core.api.cuda.devices import device_count, existing
 from slipstream.core.vocab import generators
 from slipstream.core.vocab.devices import Device
 
 
 def generator(device: Any = None) -> Any:
     """A card's default generator."""
-    return generators.defaults.of(Device("cuda", index_of(device)))
+    return generators.defaults.of(Device("cuda", existing(device)))
+
+
+def all_generators() -> tuple[Any, ...]:
+    """The default generators of all cards, by index."""
+    return tuple([generator(index) for index in range(device_count())])
 
 
 def manual_seed(seed: int) -> None:
@@ -32,8 +37,8 @@ def seed() -> None:
 
 def seed_all() -> None:
     """Seed all cards' generators with one number from the system's source of randomness."""
-    for index in range(1, device_count()):
-        generator(index).manual_seed(generator(0).seed())
+    if device_count():
+        manual_seed_all(generator(0).seed())
 
 
 def initial_seed() -> int:

@@ -122,6 +122,12 @@ class ExternalStream(Stream):
         return made
 
 
+def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
+    """A stream that other code made, by its handle."""
+    made: Stream = ExternalStream(data_ptr, device)
+    return made
+
+
 def over(queue: Any, device: Device) -> Stream:
     """The stream object of a queue."""
     made = object.__new__(Stream)
@@ -254,7 +260,8 @@ class Event:
         return milliseconds
 
     def __del__(self) -> None:
-        if self.handle and self.backend is not None:
+        # An event whose making failed has no handle.
+        if getattr(self, "handle", 0) and self.backend is not None:
             self.backend.edges.forget_event(self.handle)
 
     def __repr__(self) -> str:
@@ -262,4 +269,5 @@ class Event:
 
 
 __all__ = ["CurrentStreams", "Event", "ExternalStream", "Stream", "StreamContext",
-           "current_stream", "default_stream", "index_of", "over", "set_stream", "stream"]
+           "current_stream", "default_stream",
+           "get_stream_from_external", "index_of", "over", "set_stream", "stream"]

@@ -19,9 +19,10 @@ from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.tickets import TICKETS
 from slipstream.core.launch.cuda.words import Words
 from slipstream.core.launch.door import door
-from slipstream.core.launch.waiting import host_waits
+from slipstream.core.launch.waiting import asking, host_waits
 from slipstream.core.memory.pools import Pool, routes_of
 from slipstream.core.native.driver import TO_HOST, DriverError
+from slipstream.core.vocab.errors import CaptureError, explain
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
 
@@ -289,9 +290,13 @@ class Capture:
 
     def refuse(self, what: str) -> None:
         """Raise RuntimeError: the host cannot wait for what has not been launched."""
-        raise RuntimeError(
-            f"cuda graph: the stream captures a graph, and {what}; captured work does not run "
-            "before the graph is replayed\n  mend: wait, and read elements, outside of the capture")
+        rule = (f"cuda graph: the stream captures a graph, and {what}; captured work does not run "
+                "before the graph is replayed")
+        mend = "wait, and read elements, outside of the capture"
+        if asking.call is None:
+            raise CaptureError(f"{rule}\n  mend: {mend}")
+        name, operand = asking.call
+        raise CaptureError(explain(name, {} if operand is None else {"self": operand}, rule, mend))
 
     def refuse_pageable(self) -> None:
         """Raise RuntimeError: a copy that the host's memory has to take part in."""

@@ -80,8 +80,12 @@ class ErrorSlot:
         fault = known_faults.get(words[1], {}).get(words[3])
         if fault is not None:
             text = f"{fault}, at position {words[2]}{self._where(words[1], words[4])}"
-            raise late(RuntimeError(text))
-        raise late(IndexError(self._text(*words[1:5])))
+            error: Exception = RuntimeError(text)
+        else:
+            error = IndexError(self._text(*words[1:5]))
+        # All that was sent was waited for: a later report is of none of it.
+        self.settled()
+        raise late(error)
 
     def settled(self) -> None:
         """All work so far is done and reported nothing: later reports are of later work."""

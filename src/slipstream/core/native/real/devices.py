@@ -65,6 +65,10 @@ class Devices(Checked):
             virtual_memory=bool(of("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")),
             pci_bus_id=self.call("cuDeviceGetPCIBusId", 32, device).split(b"\0")[0].decode(),
             uuid=bytes(self.call("cuDeviceGetUuid", device).bytes).hex(),
+            regs_per_multiprocessor=of("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+            shared_memory_per_multiprocessor=of("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+            is_integrated=of("INTEGRATED"),
+            is_multi_gpu_board=of("MULTI_GPU_BOARD"),
         )
 
     def context(self, ordinal: int) -> int:

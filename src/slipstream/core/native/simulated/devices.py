@@ -67,7 +67,9 @@ class DeviceCalls(Base):
             max_threads_per_block=1024, max_threads_per_multi_processor=threads, warp_size=32,
             L2_cache_size=cache, async_engines=engines, virtual_memory=True,
             pci_bus_id=f"0000:{ordinal + 1:02x}:00.0",
-            uuid=f"51d51d51-0000-0000-0000-{ordinal:012x}")
+            uuid=f"51d51d51-0000-0000-0000-{ordinal:012x}", regs_per_multiprocessor=65536,
+            # From Ampere on the system keeps a kibibyte of each block's.
+            shared_memory_per_multiprocessor=shared + (KIB if major >= 8 else 0))
 
     @driver_call
     def context(self, ordinal: int) -> int:

@@ -1,0 +1,156 @@
+"""What belongs on a card stays on it: gradients, pickles; and cards that are not there."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+from typing import Any
+
+import pytest
+
+import slipstream as ss
+
+cuda = ss.cuda
+pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="no CUDA driver")
+
+
+class Doubled(ss.autograd.Function):
+    """Hands back its gradient through ``way``."""
+
+    way: Any = staticmethod(lambda g: g)
+
+    @staticmethod
+    def forward(ctx: Any, x: ss.Tensor) -> ss.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: ss.Tensor) -> ss.Tensor:
+        return Doubled.way(g * 2)
+
+
+def test_a_gradient_of_another_device_is_refused() -> None:
+    x = ss.ones(2, device="cuda", requires_grad=True)
+    with pytest.raises(RuntimeError, match="expected device cuda:0 but got cpu"):
+        (x * 2).backward(ss.ones(2))
+    with pytest.raises(RuntimeError, match="expected device cuda:0 but got cpu"):
+        ss.autograd.grad(x * 2, x, ss.ones(2))
+    assert x.grad is None
+    y = ss.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="expected device cpu but got cuda:0"):
+        (y * 2).backward(ss.ones(2, device="cuda"))
+    (x * 2).sum().backward(ss.tensor(3.0))
+    assert x.grad is not None
+    assert x.grad.device == x.device
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_a_backward_of_ones_own_gives_gradients_on_the_inputs_device(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Doubled, "way", staticmethod(lambda g: g.cpu()))
+    x = ss.ones(2, device="cuda", requires_grad=True)
+    with pytest.raises(RuntimeError, match="DoubledBackward returned an invalid gradient at index "
+                                           "0 - expected device cuda:0 but got cpu"):
+        Doubled.apply(x).sum().backward()
+    assert x.grad is None
+    # A number is moved, as in PyTorch.
+    number = ss.tensor(1.0, device="cuda", requires_grad=True)
+    Doubled.apply(number).backward()
+    assert number.grad is not None
+    assert (number.grad.device, number.grad.item()) == (number.device, 2.0)
+
+
+@pytest.mark.parametrize("index", range(min(2, cuda.device_count())))
+def test_pickles_keep_the_device(index: int) -> None:
+    x = ss.arange(6.0, device=f"cuda:{index}").reshape(2, 3).t()
+    found = pickle.loads(pickle.dumps(x))
+    assert found.device == x.device
+    assert found.tolist() == x.tolist()
+    parameter = ss.nn.Parameter(x)
+    again = pickle.loads(pickle.dumps(parameter))
+    assert isinstance(again, ss.nn.Parameter)
+    assert again.requires_grad
+    assert again.device == x.device
+    model = ss.nn.Linear(2, 2).to(x.device)
+    assert {each.device for each in pickle.loads(pickle.dumps(model)).parameters()} == {x.device}
+    assert copy.deepcopy(x).device == x.device
+
+
+def test_cards_that_are_not_there() -> None:
+    count = cuda.device_count()
+    for ask in (cuda.memory_allocated, cuda.memory_stats, cuda.memory_summary,
+                cuda.reset_peak_memory_stats, cuda.get_rng_state,
+                lambda index: cuda.can_device_access_peer(0, index)):
+        with pytest.raises(RuntimeError, match=f"invalid device cuda:{count}: there are {count}"):
+            ask(count)
+    with pytest.raises(RuntimeError, match="must not be negative"):
+        ss.device("cuda", -5)
+
+
+def test_default_generators() -> None:
+    found = cuda.default_generators
+    assert [each.device for each in found] == [
+        ss.device("cuda", index) for index in range(cuda.device_count())]
+    state = found[0].get_state()
+    first = ss.rand(5, device="cuda").tolist()
+    found[0].set_state(state)
+    assert ss.rand(5, device="cuda").tolist() == first
+
+
+@pytest.mark.parametrize("count", [1, cuda.device_count()])
+def test_seed_all_seeds_every_card_alike(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipstream.core.api.cuda.random.device_count", lambda: count)
+    cuda.manual_seed_all(3)
+    cuda.seed_all()
+    seeds = {each.initial_seed() for each in cuda.default_generators}
+    assert len(seeds) == 1
+    assert 3 not in seeds
+
+
+def test_properties_have_pytorchs_names() -> None:
+    found = cuda.get_device_properties(0)
+    assert found.regs_per_multiprocessor >= 65536
+    assert found.shared_memory_per_multiprocessor >= found.shared_memory_per_block_optin
+    assert found.is_integrated in (0, 1)
+    assert found.is_multi_gpu_board in (0, 1)
+
+
+def test_an_event_that_was_not_made_goes_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", told.append)
+    with pytest.raises(TypeError):
+        cuda.Event(timing=True)  # type: ignore[call-arg]
+    gc.collect()
+    assert told == []
+
+
+def test_streams_by_their_handles() -> None:
+    side = cuda.Stream()
+    with cuda.stream(cuda.get_stream_from_external(side.cuda_stream, 0)):
+        assert cuda.current_stream().cuda_stream == side.cuda_stream
+        x = ss.ones(3, device="cuda") * 3
+    side.synchronize()
+    assert x.tolist() == [3.0] * 3
+
+
+def test_pinned_counts_as_a_tree() -> None:
+    held = ss.ones(1000).pin_memory()
+    flat, tree = cuda.host_memory_stats(), cuda.host_memory_stats_as_nested_dict()
+    assert tree["allocated_bytes"]["all"]["current"] == flat["allocated_bytes.all.current"] > 0
+    assert held.is_pinned()
+
+
+def test_a_generator_of_another_device_and_deviations_below_zero() -> None:
+    with pytest.raises(RuntimeError, match="generator but found 'cpu'\n  mend: .*'cuda:0'"):
+        ss.randn(3, device="cuda", generator=ss.Generator())
+    with pytest.raises(RuntimeError, match=r"std >= 0.0: float32\[2\]@cuda:0 .*\n  mend"):
+        ss.normal(0.0, -ss.ones(2, device="cuda"))
+
+
+def test_memory_of_other_libraries_without_dlpack() -> None:
+    class Other:
+        __cuda_array_interface__ = ss.ones(3, device="cuda").__cuda_array_interface__
+
+    for take in (ss.tensor, ss.as_tensor):
+        with pytest.raises(TypeError, match="Other is another library's memory.*\n.*from_dlpack"):
+            take(Other())
