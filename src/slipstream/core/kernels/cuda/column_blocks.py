@@ -7,10 +7,7 @@ import cython
 from slipstream.core.kernels.cuda.measures import (
     BLOCK,
     FEW_BLOCKS,
-    KEPT_VECTORS,
-    MOST_NARROW,
     NARROW_BLOCK,
-    NARROW_BLOCKS,
     NARROW_ELEMENTS,
     NARROW_LENGTH,
     SECTOR,
@@ -21,9 +18,12 @@ from slipstream.core.kernels.cuda.spaces import Reduction, Space
 from slipstream.core.kernels.cuda.stages import EACH
 
 
-def column_block(reduction: Reduction, space: Space, vector: int) -> tuple[int, int, int, int]:
-    """The threads side by side of a block, its rows of threads, the first again if it is narrow,
-    and how many vectors a thread has a use for at once."""
+def column_block(reduction: Reduction, space: Space, vector: int) -> tuple[int, int, int]:
+    """The threads side by side of a block, its rows of threads, and the first again if it is
+    narrow.
+
+    What a narrow block has does not follow from the length: all lengths share a text.
+    """
     length: cython.longlong = space.length
     vectors: cython.longlong = space.outer[-1] // vector
     wide: cython.longlong = _rounded_up(vectors)
@@ -34,10 +34,7 @@ def column_block(reduction: Reduction, space: Space, vector: int) -> tuple[int, 
     # Where there are blocks enough all the same, wider ones read longer lines of memory.
     few = (vectors + wide - 1) // wide * rows < FEW_BLOCKS
     narrow: cython.longlong = _narrow(reduction, space, vector) if few else 0
-    if not narrow:
-        return wide, high, 0, KEPT_VECTORS
-    high = min(_rounded_up(length), NARROW_BLOCK // narrow)
-    return narrow, high, narrow, _rounded_up((length + high - 1) // high)
+    return (narrow, NARROW_BLOCK // narrow, narrow) if narrow else (wide, high, 0)
 
 
 def _narrow(reduction: Reduction, space: Space, vector: int) -> int:
@@ -57,8 +54,7 @@ def _narrow(reduction: Reduction, space: Space, vector: int) -> int:
             read = max(read, reduction.itemsizes[place])
     columns: cython.longlong = space.outer[-1]
     narrow: cython.longlong = 2
-    while narrow < MOST_NARROW and 2 * narrow * vector <= columns and (
-            narrow * vector * read < SECTOR or space.rows > NARROW_BLOCKS * narrow * vector):
+    while 2 * narrow * vector <= columns and narrow * vector * read < SECTOR:
         narrow *= 2
     return narrow if narrow * vector <= columns else 0
 

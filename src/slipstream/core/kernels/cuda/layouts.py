@@ -53,6 +53,7 @@ from slipstream.core.kernels.cuda.measures import (
     MOST_COLUMNS,
     MOST_THREADS,
     MOST_TURNS,
+    NARROW_BATCH,
     RESIDENT,
     RESIDENT_BYTES,
     RESIDENT_FAR,
@@ -487,13 +488,13 @@ def _cut_columns(reduction: Reduction, space: Space) -> list[Cut]:
     kinds, bytes_read, read_operands = _column_kinds(reduction, space, vector)
     wide: cython.longlong
     high: cython.longlong
-    wide, high, narrow, more = column_block(reduction, space, vector)
+    wide, high, narrow = column_block(reduction, space, vector)
     tiles: cython.longlong = _blocks(columns, wide * vector)
     words = _column_words(reduction, space, tiles, wide * vector)
     # Several operands have the registers that twice as many vectors of one would take.
     asked = bytes_read * 2 if read_operands > 1 else bytes_read
     batch: cython.longlong = _batch(reduction, max(bytes_read if narrow else asked, 1), vector)
-    batch = min(batch, more)
+    batch = min(batch, NARROW_BATCH) if narrow else batch
     blocks: cython.longlong = tiles * rows
     chunks: cython.longlong = _column_chunks(length, high, blocks,
                                               wide * vector * reduction.fold_bytes)

@@ -76,12 +76,11 @@ MOST_COLUMNS = 8
 # The same, and bytes of a thread's vector, at least, where one operand is read.
 LONE_COLUMNS = 4
 LONE_BYTES = 8
-# Narrow blocks of columns: of lengths up to this one, where there are no more elements in all; most
-# threads; most of them side by side, as many as read whole sectors of this many bytes, and more
-# while there are more blocks than this.
-NARROW_LENGTH = 2048
-NARROW_ELEMENTS = 1 << 20
+# Narrow blocks of columns: of lengths up to this one, where there are no more elements in all;
+# their threads; so many side by side that they read whole sectors of this many bytes; most vectors
+# that a thread asks for at once.
+NARROW_LENGTH = 4096
+NARROW_ELEMENTS = 1 << 21
 NARROW_BLOCK = 512
-MOST_NARROW = 8
 SECTOR = 32
-NARROW_BLOCKS = 132
+NARROW_BATCH = 4
