@@ -138,3 +138,28 @@ def test_an_interrupt_in_the_middle_of_a_send_loses_nothing(
         assert looked(number) == 50 * 64
     backend.set_memo(True)
     assert met > 3
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no alarm")
+def test_an_alarm_waits_for_the_end_of_a_call_and_takes_no_interrupt_away() -> None:
+    def late(number: int, frame: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        done = []
+        with pytest.raises(TimeoutError), calls.LOCK:  # noqa: PT012
+            signal.raise_signal(signal.SIGALRM)
+            done.append("call")
+        assert done == ["call"]
+        both = (TimeoutError, KeyboardInterrupt)
+        with pytest.raises(both) as met, calls.LOCK:  # noqa: PT012
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGALRM)
+        assert {type(met.value), type(met.value.__context__)} == set(both)
+        assert signal.getsignal(signal.SIGALRM) is late
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with calls.LOCK:
+            pass
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -328,23 +328,8 @@ class Queue:
         with self.lock:
             if self.sending or len(self.window.launches) == self.window.drained:
                 return
-            self.drain_now()
+            drain_now(self)
         self.owner.check()
-
-    def drain_now(self) -> None:
-        """Drain; the lock is held."""
-        self.sending = True
-        self.driver.hold_interrupts()
-        try:
-            self.owner.enter()
-            launch_rest(self, self.window, "drained")
-        except BaseException:
-            after_failure(self)
-            raise
-        finally:
-            self.sending = False
-            self.note_waiting()
-            self.driver.let_interrupts()
 
     def tick(self) -> bool:
         """The watchdog's look: whether anything was recorded since the last."""
@@ -357,6 +342,22 @@ class Queue:
     def watch_drain(self) -> None:
         """Drain from another thread, where nobody is at it."""
         drain_from_outside(self)
+
+
+def drain_now(queue: Queue) -> None:
+    """Drain; the lock is held."""
+    queue.driver.hold_interrupts()
+    queue.sending = True
+    try:
+        queue.owner.enter()
+        launch_rest(queue, queue.window, "drained")
+    except BaseException:
+        after_failure(queue)
+        raise
+    finally:
+        queue.sending = False
+        queue.note_waiting()
+        queue.driver.let_interrupts()
 
 
 def fresh_window(queue: Queue) -> Window:
@@ -510,7 +511,7 @@ def drain_from_outside(queue: Queue) -> None:
         return
     try:
         if not queue.sending and not queue.recording:
-            queue.drain_now()
+            drain_now(queue)
     finally:
         queue.lock.release()
 

@@ -52,34 +52,63 @@ def find_room(frames: int) -> None:
         find_room(frames - 1)
 
 
-class Interrupts:
-    """Keeps Ctrl-C out of a call of the driver: a real one is no Python, and nothing stops it.
+# Ctrl-C, and the alarm by which test runners end what takes too long.
+SIGNALS = (signal.SIGINT, *((signal.SIGALRM,) if hasattr(signal, "SIGALRM") else ()))
+Handlers = list[tuple[int, Any]]
 
-    The program's handler is called when the call has been made.
+
+def restore(handlers: Handlers) -> None:
+    """Give signals back their handlers, all of them though one already raises."""
+    if handlers:
+        try:
+            signal.signal(*handlers[0])
+        finally:
+            restore(handlers[1:])
+
+
+def deliver(noted: list[int]) -> None:
+    """Let signals that were noted arrive, all of them though the handler of one raises."""
+    if noted:
+        try:
+            _thread.interrupt_main(signal.Signals(noted[0]))
+        finally:
+            deliver(noted[1:])
+
+
+class Interrupts:
+    """Keeps signals out of a call of the driver: a real one is no Python, and nothing stops it.
+
+    The program's handlers are called when the call has been made.
     """
 
     def __init__(self) -> None:
         self.thread = threading.main_thread().ident
         self.depth = 0
-        self.noted = False
-        self.handler: Any = None
+        self.noted: list[int] = []
+        self.handlers: Handlers = []
 
     def hold(self) -> None:
-        """Note interrupts only, from here on.  Those of the main thread: others get none."""
+        """Note signals only, from here on.  Those of the main thread: others get none."""
         if threading.get_ident() != self.thread:
             return
         if not self.depth:
-            handler = signal.getsignal(signal.SIGINT)
-            if not callable(handler):
+            handlers = [(each, handler) for each in SIGNALS
+                        if callable(handler := signal.getsignal(each))]
+            if not handlers:
                 return
-            # From the moment that the handler is another, all this runs to its end.
-            signal.signal(signal.SIGINT, self.note)
-            self.handler = handler
+            try:
+                for number, _ in handlers:
+                    signal.signal(number, self.note)
+            except BaseException:
+                restore(handlers)
+                raise
+            # From the moment that the handlers are others, all this runs to its end.
+            self.handlers = handlers
         self.depth += 1
 
     def note(self, number: int, frame: Any) -> None:
         """The handler in the meantime."""
-        self.noted = True
+        self.noted.append(number)
 
     def let(self) -> None:
         """Hand over what was noted."""
@@ -88,10 +117,11 @@ class Interrupts:
         self.depth -= 1
         if self.depth:
             return
-        noted, self.noted = self.noted, False
-        signal.signal(signal.SIGINT, self.handler)
-        if noted:
-            _thread.interrupt_main(signal.SIGINT)
+        noted, self.noted = self.noted, []
+        try:
+            restore(self.handlers)
+        finally:
+            deliver(noted)
 
 
 class DriverLock:
