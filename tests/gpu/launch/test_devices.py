@@ -154,3 +154,12 @@ def test_memory_of_other_libraries_without_dlpack() -> None:
     for take in (ss.tensor, ss.as_tensor):
         with pytest.raises(TypeError, match=r"Other is another library's memory.*\n.*from_dlpack"):
             take(Other())
+
+
+def test_what_is_no_stream_and_no_pool() -> None:
+    with pytest.raises(TypeError, match=r"expected a cuda\.Stream, not str"), cuda.stream("side"):
+        pass
+    with pytest.raises(TypeError, match=r"expected a cuda\.Stream, not int"):
+        cuda.set_stream(3)
+    with pytest.raises(TypeError, match=r"expected a cuda\.MemPool, not int"), cuda.use_mem_pool(3):
+        pass
