@@ -12,6 +12,7 @@ from catalogue import host
 
 import slipstream as ss
 from gpu.families.sides import numbers, tensor
+from slipstream.core.launch.door import backend_of
 from slipstream.core.launch.waiting import wait
 from slipstream.core.vocab.devices import Device
 
@@ -86,6 +87,53 @@ def test_a_report_names_no_line_of_an_earlier_one() -> None:
             take().tolist()
         line = take.__code__.co_firstlineno
         assert str(failure.value).endswith(f"called at {__file__}:{line}")
+
+
+class Between:
+    """The order of a backend's streams; ``act`` is called after ``waits`` waits for a stream."""
+
+    def __init__(self, order: Any, waits: int, act: Callable[[], None]) -> None:
+        self.order = order
+        self.waits = waits
+        self.act = act
+
+    def host_waited(self, place: Any) -> None:
+        self.order.host_waited(place)
+        self.waits -= 1
+        if self.waits == 0:
+            self.act()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.order, name)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["waited for", "too late for the wait"])
+@pytest.mark.parametrize("drained", [False, True], ids=["sent", "drained"])
+def test_a_wait_forgets_only_what_it_waited_for(
+        late: bool, drained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes out while the host waits keeps its line: a whole window, or a part of one."""
+    x, index = tensor(numbers(4, 3), "cuda"), tensor(BAD, "cuda")
+    side = ss.cuda.Stream()
+    ss.cuda.synchronize()
+    backend: Any = backend_of(x.device)
+    made = []
+
+    def send() -> None:
+        with ss.cuda.stream(side):
+            made.append(x[index])
+            queue = side.queue
+        if drained:
+            queue.drain()
+        else:
+            queue.send("wait")
+
+    monkeypatch.setattr(backend, "order", Between(
+        backend.order, len(backend.queues) if late else 1, send))
+    if late:
+        ss.cuda.synchronize()
+    with pytest.raises(IndexError, match=r"called at .*test_bad_indices\.py"):
+        ss.cuda.synchronize()
+    assert len(made) == 1
 
 
 def test_the_device_lives_on() -> None:

@@ -141,7 +141,7 @@ def test_pinned_counts_as_a_tree() -> None:
 
 
 def test_a_generator_of_another_device_and_deviations_below_zero() -> None:
-    with pytest.raises(RuntimeError, match="generator but found 'cpu'\n  mend: .*'cuda:0'"):
+    with pytest.raises(RuntimeError, match=r"generator but found 'cpu'\n  mend: .*'cuda:0'"):
         ss.randn(3, device="cuda", generator=ss.Generator())
     with pytest.raises(RuntimeError, match=r"std >= 0.0: float32\[2\]@cuda:0 .*\n  mend"):
         ss.normal(0.0, -ss.ones(2, device="cuda"))
@@ -152,5 +152,14 @@ def test_memory_of_other_libraries_without_dlpack() -> None:
         __cuda_array_interface__ = ss.ones(3, device="cuda").__cuda_array_interface__
 
     for take in (ss.tensor, ss.as_tensor):
-        with pytest.raises(TypeError, match="Other is another library's memory.*\n.*from_dlpack"):
+        with pytest.raises(TypeError, match=r"Other is another library's memory.*\n.*from_dlpack"):
             take(Other())
+
+
+def test_what_is_no_stream_and_no_pool() -> None:
+    with pytest.raises(TypeError, match=r"expected a cuda\.Stream, not str"), cuda.stream("side"):
+        pass
+    with pytest.raises(TypeError, match=r"expected a cuda\.Stream, not int"):
+        cuda.set_stream(3)
+    with pytest.raises(TypeError, match=r"expected a cuda\.MemPool, not int"), cuda.use_mem_pool(3):
+        pass

@@ -343,6 +343,8 @@ class MemPool:
 @contextmanager
 def use_mem_pool(pool: MemPool, device: Any = None) -> Iterator[None]:
     """A scope in which this thread's requests on a card go to a pool."""
+    if not isinstance(pool, MemPool):
+        raise TypeError(f"use_mem_pool(): expected a cuda.MemPool, not {type(pool).__name__}")
     routes = pools.routes_of(allocator(device))
     routes.enter(pool.pool)
     try:

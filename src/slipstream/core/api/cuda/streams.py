@@ -154,10 +154,17 @@ def default_stream(device: Any = None) -> Stream:
     return over(found.default, Device("cuda", found.ordinal))
 
 
+def check_stream(stream: Any) -> None:
+    """Raise TypeError for what is no stream."""
+    if not isinstance(stream, Stream):
+        raise TypeError(f"expected a cuda.Stream, not {type(stream).__name__}")
+
+
 def set_stream(stream: Stream | None) -> None:
     """Make a stream the thread's current one on its card."""
     if stream is None:
         return
+    check_stream(stream)
     state = modes.current()
     known = dict(state.stream.streams) if isinstance(state.stream, CurrentStreams) else {}
     if stream.queue is stream.backend.default:
@@ -178,6 +185,7 @@ class stream:  # noqa: N801
     def __enter__(self) -> None:
         if self.stream is None:
             return
+        check_stream(self.stream)
         self.index = current.index
         self.before = modes.current().stream
         current.index = self.stream.device_index

@@ -289,10 +289,7 @@ class CudaBackend(Backend):
     def check(self) -> None:
         """Raise what a kernel reported."""
         if self.slot.taken.value:
-            # What was sent after it looks at the slot too, and has to find it as it is.
-            for queue in tuple(self.queues):
-                self.driver.wait_stream(queue.stream)
-            self.slot.check()
+            raise_report(self)
 
     def boundary(self) -> None:
         """A point that the framework knows: the end of backward or of an optimizer's step."""
@@ -337,12 +334,24 @@ class CudaBackend(Backend):
         # First: what other threads record meanwhile is not waited for.
         places = [self.order.snapshot(queue) for queue in queues]
         self.send_all()
+        last = self.slot.latest()
         self.enter()
         for queue, place in zip(queues, places, strict=True):
             self.driver.wait_stream(queue.stream)
             self.order.host_waited(place)
         self.check()
-        self.slot.settled()
+        self.slot.settled(last)
+
+
+def raise_report(backend: CudaBackend) -> None:
+    """Raise what a kernel reported, with the line that launched it."""
+    last = backend.slot.latest()
+    # What was sent after it looks at the slot too, and has to find it as it is.
+    for queue in tuple(backend.queues):
+        backend.driver.wait_stream(queue.stream)
+    windows = [queue.window for queue in tuple(backend.queues)]
+    backend.slot.check(last, [(each.launches[:each.drained], each.sites)
+                              for each in windows if each.drained])
 
 
 def storage_of(backend: CudaBackend, address: int, nbytes: int) -> Storage:

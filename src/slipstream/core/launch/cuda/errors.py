@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from slipstream.core.launch.cuda.launches import known_faults
@@ -67,10 +68,16 @@ class ErrorSlot:
         """Keep the sites of a window that was sent."""
         self.recent.append((launches, sites))
 
-    def check(self) -> None:
+    def latest(self) -> Any:
+        """What was sent last, for `settled`; None where nothing is kept."""
+        return self.recent[-1] if self.recent else None
+
+    def check(self, last: Any, drained: list[tuple[list[Any], list[Any]]]) -> None:
         """Raise IndexError with the user's line where a kernel met a bad index.
 
-        RuntimeError where a kernel reported something else that it knows a text for.
+        RuntimeError where a kernel reported something else that it knows a text for.  ``last``:
+        what was the latest before all that was sent was waited for; ``drained``: launches that
+        went out of windows which are still open, with the windows' sites.
         """
         if self.taken.value == 0:
             return
@@ -79,31 +86,36 @@ class ErrorSlot:
         ctypes.memset(self.address, 0, REPORT_BYTES)
         fault = known_faults.get(words[1], {}).get(words[3])
         if fault is not None:
-            text = f"{fault}, at position {words[2]}{self._where(words[1], words[4])}"
-            error: Exception = RuntimeError(text)
+            text = f"{fault}, at position {words[2]}"
         else:
-            error = IndexError(self._text(*words[1:5]))
-        # All that was sent was waited for: a later report is of none of it.
-        self.settled()
+            text = (f"index {words[3]} is out of bounds for dimension with size {words[4]}, "
+                    f"at position {words[2]} of the index")
+        lines = self._lines(words[1], struct.pack("<q", words[4]), drained)
+        text += f"\n  called at {' or '.join(lines)}" if lines else ""
+        error = IndexError(text) if fault is None else RuntimeError(text)
+        self.settled(last)
         raise late(error)
 
-    def settled(self) -> None:
-        """All work so far is done and reported nothing: later reports are of later work."""
-        self.recent.clear()
+    def settled(self, last: Any) -> None:
+        """All work up to what was ``last`` is done and told of: later reports are of later work.
 
-    def _text(self, tag: int, position: int, value: int, bound: int) -> str:
-        text = f"index {value} is out of bounds for dimension with size {bound}"
-        return f"{text}, at position {position} of the index{self._where(tag, bound)}"
+        What other threads sent meanwhile stays.
+        """
+        kept = tuple(self.recent)
+        known = [place for place, each in enumerate(kept) if each is last]
+        for each in kept[:known[0] + 1] if known else ():
+            # Another thread may be at the same.
+            with suppress(IndexError):
+                if self.recent[0] is each:
+                    self.recent.popleft()
 
-    def _where(self, tag: int, bound: int) -> str:
-        lines = self._lines(tag, struct.pack("<q", bound))
-        return f"\n  called at {' or '.join(lines)}" if lines else ""
-
-    def _lines(self, tag: int, bound: bytes) -> list[str]:
+    def _lines(self, tag: int, bound: bytes,
+               drained: list[tuple[list[Any], list[Any]]]) -> list[str]:
         """Lines that launched the kernel with that bound and were not waited for, last first."""
         found: dict[str, None] = {}
         others: dict[str, None] = {}
-        for launches, sites in reversed(self.recent):
+        # A copy: other threads go on sending.
+        for launches, sites in (*drained, *reversed(tuple(self.recent))):
             for place, launch in enumerate(launches):
                 if not tag or launch.mark != tag:
                     continue
