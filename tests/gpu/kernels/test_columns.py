@@ -110,7 +110,7 @@ def moments_of(x: Symbol) -> Any:
 
 
 # Of one vector a thread and of several, of less than a warp's rows, of a last block of few columns.
-SMALL = [(32, 8), (33, 24), (64, 256), (100, 100), (300, 20), (1000, 12), (1024, 36), (4096, 8)]
+SMALL = [(65, 8), (77, 24), (128, 256), (100, 100), (300, 20), (1000, 12), (1024, 36), (4096, 8)]
 
 
 @pytest.mark.parametrize("shape", SMALL, ids=str)
@@ -134,7 +134,7 @@ def test_narrow_blocks(dtype: Any, shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("dim", [0, 1, (0, 1)], ids=str)
 def test_narrow_blocks_of_batches_and_steps(dim: Any) -> None:
-    x = numbers([50, 40, 48], I32)
+    x = numbers([70, 66, 24], I32)
     given = cuda(x)
     for view, array in ((given, x), (given[:, :, ::2], x[:, :, ::2]), (given[::-1], x[::-1]),
                         (given.transpose(0, 1), x.transpose(1, 0, 2))):
@@ -145,16 +145,17 @@ def test_narrow_blocks_of_batches_and_steps(dim: Any) -> None:
 def test_which_blocks_are_narrow() -> None:
     for shape, dtype, side in (
             # As many threads side by side as read whole sectors.
-            ((1024, 256), F32, 2), ((1024, 256), BF16, 4), ((64, 256), F32, 2),
-            ((256, 64), ss.int8, 4), ((32, 8), BF16, 2), ((4096, 512), F32, 2),
+            ((1024, 256), F32, 2), ((1024, 256), BF16, 4), ((65, 256), F32, 2),
+            ((256, 64), ss.int8, 4), ((80, 8), BF16, 2), ((4096, 512), F32, 2),
             # Long, large, few and short columns are others' part.
-            ((4097, 256), F32, 0), ((4096, 520), F32, 0), ((1024, 4), F32, 0), ((31, 256), F32, 0)):
+            ((4097, 256), F32, 0), ((4096, 520), F32, 0), ((1024, 4), F32, 0), ((64, 256), F32, 0),
+            ((100, 4096), F32, 0)):
         plan = plan_of(ss.empty(*shape, dtype=dtype, device="cuda"), "sum")
         assert plan.narrow == side, (shape, dtype)
         # Nothing that depends on the length is in the text.
         assert (plan.threads, plan.batch, plan.stage) == (512, 4, -1) or not side
     # There are blocks enough without.
-    many, few = [ss.empty(count, 40, 64, device="cuda").transpose(0, 1) for count in (300, 200)]
+    many, few = [ss.empty(count, 80, 64, device="cuda").transpose(0, 1) for count in (300, 30)]
     assert not plan_of(many, "sum").narrow
     assert plan_of(few, "sum").narrow
     for width in (64, 768, 4096):

@@ -9,6 +9,7 @@ from slipstream.core.kernels.cuda.measures import (
     FEW_BLOCKS,
     NARROW_BLOCK,
     NARROW_ELEMENTS,
+    NARROW_LEAST,
     NARROW_LENGTH,
     SECTOR,
     WALK,
@@ -44,7 +45,7 @@ def _narrow(reduction: Reduction, space: Space, vector: int) -> int:
     has few vectors, and warps join what they found in registers.
     """
     length: cython.longlong = space.length
-    if not WARP <= length <= NARROW_LENGTH or not reduction.single or (
+    if not NARROW_LEAST < length <= NARROW_LENGTH or not reduction.single or (
             space.rows * length > NARROW_ELEMENTS):
         return 0
     read: cython.longlong = 1
@@ -56,7 +57,9 @@ def _narrow(reduction: Reduction, space: Space, vector: int) -> int:
     narrow: cython.longlong = 2
     while 2 * narrow * vector <= columns and narrow * vector * read < SECTOR:
         narrow *= 2
-    return narrow if narrow * vector <= columns else 0
+    # Of very many short columns each block would have next to nothing to do.
+    many = space.rows > FEW_BLOCKS * narrow * vector
+    return 0 if many or narrow * vector > columns else narrow
 
 
 def _rounded_up(number: int) -> int:

@@ -76,9 +76,10 @@ MOST_COLUMNS = 8
 # The same, and bytes of a thread's vector, at least, where one operand is read.
 LONE_COLUMNS = 4
 LONE_BYTES = 8
-# Narrow blocks of columns: of lengths up to this one, where there are no more elements in all;
-# their threads; so many side by side that they read whole sectors of this many bytes; most vectors
-# that a thread asks for at once.
+# Narrow blocks of columns: of lengths above and up to these, where there are no more elements in
+# all; their threads; so many side by side that they read whole sectors of this many bytes; most
+# vectors that a thread asks for at once.
+NARROW_LEAST = 64
 NARROW_LENGTH = 4096
 NARROW_ELEMENTS = 1 << 21
 NARROW_BLOCK = 512
