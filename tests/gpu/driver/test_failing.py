@@ -114,7 +114,8 @@ def test_the_list_is_whole():
                 if callable(member) and not name.startswith("_")}
     told = {"handed_out", "taken_back", "host_touch", "statistics", "status_name", "version",
             "device_count", "priorities", "granularity", "compiler_version", "nodes",
-            "captured_kernels", "on_idle", "product_library", "host_clock", "tell_work"}
+            "captured_kernels", "on_idle", "product_library", "host_clock", "tell_work",
+            "hold_interrupts", "let_interrupts"}
     # What runs on the host in stream order is there for tests alone.
     assert abstract - told == set(CALLS) - {"matmul_stand_in"}
     assert all(members[name] is not getattr(SimulatedDriver, name) for name in abstract - {
