@@ -47,11 +47,11 @@ class Ground:
     def enter(self) -> None:
         """Put the driver under everything."""
         self.entered = True
+        # What a process has met decides which launches are joined: tests of that turn it on.
+        settings.join = 0
         if self.driver is not None:
             settings.driver, settings.cache = "sim", self.cache
             settings.memo, settings.blocking = True, False
-            # What a process has met decides which launches are joined: tests of that turn it on.
-            settings.join = 0
             drivers.use(self.driver)
 
     def leave(self) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 import slipstream as ss
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab.devices import Device
@@ -16,11 +18,20 @@ NEVER, PAYS, ALWAYS = range(3)
 
 
 @contextmanager
-def joined_at_once(restart: Callable[..., Any]) -> Iterator[None]:
-    """A driver of its own, whose chains are joined at first sight."""
+def joined_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Chains are joined at first sight: on a driver of its own, or anew on the card."""
     settings.join = ALWAYS
     try:
-        restart()
+        if settings.driver == "real":
+            backend: Any = backend_of(Device("cuda", 0))
+            backend.synchronize()
+            found = chains()
+            found.mode = ALWAYS
+            for known in (found.bound, found.families, found.outcomes):
+                known.clear()
+            found.held = 0
+        else:
+            request.getfixturevalue("restart")()
         yield
     finally:
         settings.join = NEVER

@@ -20,9 +20,9 @@ HALVES = (ss.bfloat16, ss.float16)
 
 
 @pytest.fixture(autouse=True)
-def at_once(restart: Callable[..., Any]) -> Iterator[None]:
+def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Chains are joined at first sight."""
-    with joined_at_once(restart):
+    with joined_at_once(request):
         yield
 
 

@@ -12,20 +12,17 @@ import slipstream as ss
 from gpu.launch.joins import ALWAYS, NEVER, PAYS, bits, chains, joined_at_once, launched
 from slipstream.core.kernels.cuda import joined
 from slipstream.core.launch.cuda import chains as chains_module
-from slipstream.core.launch.cuda.sends import Sends, Work, shared
-from slipstream.core.launch.cuda.words import Words
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab.devices import Device
-from slipstream.core.vocab.ring import Ring
 
 functional = ss.nn.functional
 FLOATS = (ss.float32, ss.bfloat16)
 
 
 @pytest.fixture(autouse=True)
-def at_once(restart: Callable[..., Any]) -> Iterator[None]:
+def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Chains are joined at first sight."""
-    with joined_at_once(restart):
+    with joined_at_once(request):
         yield
 
 
@@ -432,31 +429,3 @@ def test_a_profile_tells_joined_launches_from_others_of_the_line() -> None:
             ss.cuda.synchronize()
     names = [event.name for event in profile.recorded().of("kernel")]
     assert names == ["exp_f32", "mul_then_exp_float"] * 2
-
-
-class Parted(Sends):
-    """Makes parts of launches that nobody sends."""
-
-    def make_parts(self, work: Any, where: int) -> Any:
-        """One row, whatever they are."""
-        return shared([(0, 0, 0, 0, 1.0)], where, work.launches)
-
-
-def test_what_a_send_becomes_is_known_by_its_kernels() -> None:
-    x = ss.rand(40, 50, device="cuda")
-    ss.cuda.synchronize()
-    queue: Any = backend_of(Device("cuda", 0)).queue()
-    works = []
-    for call in (lambda: x.exp(), lambda: x.sin(), lambda: x.exp()):
-        call()
-        # Each has the trace of the same op of the same line, as a joined launch has.
-        works.append(Work(list(queue.window.launches), []))
-        works[-1].traces = Words()
-        ss.cuda.synchronize()
-        works[-1].traces.append(7)
-    sends = Parted(Ring(16))
-    first, second, third = [sends.parts_of(work, 0) for work in works]
-    assert first is third
-    assert second is not first
-    assert second.launches is works[1].launches
-    assert sends.parts_of(works[1], 0) is second

@@ -17,9 +17,9 @@ SIZES = [(7, 8), (33, 256), (5, 1000), (9, 33), (1, 64), (3, 2048), (4096, 4)]
 
 
 @pytest.fixture(autouse=True)
-def at_once(restart: Callable[..., Any]) -> Iterator[None]:
+def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Chains are joined at first sight."""
-    with joined_at_once(restart):
+    with joined_at_once(request):
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slipstream.core.launch.cuda.launches import KernelCode, Launch
 from slipstream.core.launch.cuda.sends import Parts, Sends, Work, shared
 from slipstream.core.launch.cuda.words import BASIS, MASK, PRIME, Words
 from slipstream.core.vocab.ring import KERNEL, Ring
@@ -22,8 +23,15 @@ class Making(Sends):
         return shared(items, where, work.launches)
 
 
+def launch_of(name: str) -> Launch:
+    return Launch(KernelCode(name, f"// {name}"), 0, ((1, 1, 1), (1, 1, 1), 0), (), b"")
+
+
+LAUNCHES = [launch_of("first"), launch_of("second")]
+
+
 def work_with(words: list[int], traces: list[int] | None = None, hollow: int = 0) -> Work:
-    found = Work(list(words), [])
+    found = Work([LAUNCHES[each] for each in words], [])
     if traces is not None:
         found.traces = Words()
         for each in traces:
@@ -44,11 +52,13 @@ def test_the_same_launches_are_known_again():
     # The last two of a window whose first has gone out.
     assert sends.parts_of(work_with([0, 0], [9, 5, 7]), 1 << 8) is first
     assert (sends.made, lines_of(first)) == (1, [5, 7])
+    # A joined launch has the line and the op of the last of its parts.
     others = [sends.parts_of(work, where) for work, where in (
-        (work_with([0, 0], [7, 5]), 1 << 8), (work_with([0, 0], [5, 7]), 2 << 8),
-        (work_with([0], [5]), 1 << 8))]
-    assert len({id(each) for each in (first, *others)}) == 4
-    assert [lines_of(each) for each in others] == [[7, 5], [5, 7], [5]]
+        (work_with([0, 1], [5, 7]), 1 << 8), (work_with([0, 0], [7, 5]), 1 << 8),
+        (work_with([0, 0], [5, 7]), 2 << 8), (work_with([0], [5]), 1 << 8))]
+    assert len({id(each) for each in (first, *others)}) == 5
+    assert [lines_of(each) for each in others] == [[5, 7], [7, 5], [5, 7], [5]]
+    assert sends.parts_of(work_with([0, 0], [5, 7]), 1 << 8) is first
 
 
 def test_launches_of_one_digest_are_told_apart():

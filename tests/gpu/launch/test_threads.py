@@ -166,7 +166,7 @@ def test_a_send_does_not_cut_another_threads_record(
 
 @pytest.mark.skipif(COMPILED, reason=SWITCHES)
 def test_threads_join_the_launches_of_their_own_streams(
-        restart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(squared: bool) -> list[float]:
         with ss.cuda.stream(ss.cuda.Stream()):
             x = ss.arange(40.0).to("cuda")
@@ -176,7 +176,7 @@ def test_threads_join_the_launches_of_their_own_streams(
             return y.tolist()
 
     wanted = [work(True), work(False)]
-    with joined_at_once(restart):
+    with joined_at_once(request):
         between = Between(lambda: work(False))
         add = Group.add
 
