@@ -23,8 +23,7 @@ def joined_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
     settings.join = ALWAYS
     try:
         if settings.driver == "real":
-            backend: Any = backend_of(Device("cuda", 0))
-            backend.synchronize()
+            ss.cuda.synchronize()
             found = chains()
             found.mode = ALWAYS
             for known in (found.bound, found.families, found.outcomes):
