@@ -10,7 +10,7 @@ import pytest
 
 import slipstream as ss
 from gpu.launch import joins
-from gpu.launch.joins import ALWAYS, NEVER, PAYS, bits, chains, joined_at_once
+from gpu.launch.joins import ALWAYS, NEVER, PAYS, bits, chains, joined_at_once, warmed
 from slipstream.core.launch.cuda import chains as chains_module
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab.devices import Device
@@ -177,6 +177,7 @@ def test_blocks_of_a_model() -> None:
 
 def test_a_value_that_nobody_keeps_is_not_written() -> None:
     x, w, beside = some(1, 64), some(40, 64), some(1, 40)
+    warmed(lambda: functional.linear(x, w) + beside)
     launched(lambda: functional.linear(x, w) + beside)
     assert dead_of_products() == {1}  # The product's result.
     kept, total = launched(lambda: ((p := functional.linear(x, w)), p + beside))[1]
@@ -192,6 +193,7 @@ def test_it_pays_however_few_elements_there_are(monkeypatch: pytest.MonkeyPatch)
     def call() -> Any:
         return functional.silu(functional.linear(x, w) + beside)
 
+    warmed(call)
     assert [launched(call)[0] for _ in range(6)] == [3, 3, 3, 1, 1, 1]
     # Without a product in front it does not.
     assert [launched(lambda: functional.silu(x) * x)[0] for _ in range(6)] == [2] * 6

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import slipstream as ss
-from gpu.launch.joins import ALWAYS, NEVER, PAYS, bits, chains, joined_at_once, launched
+from gpu.launch.joins import ALWAYS, NEVER, PAYS, bits, chains, joined_at_once, launched, warmed
 from slipstream.core.kernels.cuda import joined
 from slipstream.core.launch.cuda import chains as chains_module
 from slipstream.core.launch.door import backend_of
@@ -75,6 +75,11 @@ def test_one_launch_each_way(call: Any, dtype: Any) -> None:
     def backward() -> Any:
         return ss.autograd.grad(out, (x, y), g)
 
+    def whole() -> Any:
+        found = call(x, y)
+        return ss.autograd.grad(found, (x, y), ss.ones_like(found))
+
+    warmed(inference, whole)
     assert launched(inference)[0] == 1
     count, out = launched(lambda: call(x, y))
     g = ss.ones_like(out)
@@ -86,6 +91,7 @@ def test_one_launch_each_way(call: Any, dtype: Any) -> None:
 
 def test_a_value_that_nobody_keeps_is_not_written() -> None:
     x, y = [each.detach() for each in operands(ss.float32)]
+    warmed(lambda: gated(x, y))
     gated(x, y)
     ss.cuda.synchronize()
     (family,) = [key for key in chains().families if len(key[0]) == 2]
