@@ -71,15 +71,17 @@ class ProductPart(Part):
 
 
 def lead(spec: Any, product: Product, code_of: Callable[[Product], KernelCode], launch: Launch,
-         facts: tuple[Sizes, list[int]]) -> None:
+         facts: tuple[Sizes, list[int]], *, dear: bool = False) -> None:
     """Let a product's launch be the head of chains, where its elements are all that it writes.
 
-    ``spec``: of the result; ``facts``: its sizes, and the steps of `reaches_of`.
+    ``spec``: of the result; ``facts``: its sizes, and the steps of `reaches_of`; ``dear``: see
+    `Part`.
     """
     sizes, steps = facts
     reaches = reaches_of(product, sizes, steps, spec.itemsize)
     if reaches:
         launch.part = ProductPart(product, code_of, launch, spec.device, spec.dtype, reaches)
+        launch.part.dear = dear
         launch.count = sizes.rows * sizes.columns
 
 

@@ -484,6 +484,7 @@ def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
                          numbers=numbers, shared=tile.shared(*sides))
     code_sizes[code] = code_sizes.get(code, 0) + 1
     if not numbers and code_sizes[code] <= LEADING:
-        lead(plan.out_spec, product, partial(code_of, tile=tile), launch, (sizes, geometry[-8:]))
+        lead(plan.out_spec, product, partial(code_of, tile=tile), launch, (sizes, geometry[-8:]),
+             dear=True)
     plan.binding = launch
     return LaunchKernel(f"cuda {product.name} by matrix instructions")

@@ -48,7 +48,7 @@ class RowPart(Part):
         sizes = [dtype.itemsize if flat else -dtype.itemsize * reach for dtype, flat, reach in zip(
             formula.dtypes, whole, reaches, strict=True)]
         super().__init__(formula.outputs, tuple(kinds), tuple(sizes))
-        self.reduces = True
+        self.reduces = self.dear = True
         # Its neighbours take as many elements at once as it does.
         self.widest = WIDEST // plan.vector
         self.access = tuple(access_kinds)

@@ -34,8 +34,9 @@ MOST_OPERANDS = 16
 LEAST_SEEN = 3
 WORTH = 512 << 20
 LAUNCH_BYTES = 8 << 20
-# The same of a chain around a row kernel, of which a model's first step has many: those that come
-# again in the next ones are worth the tenth of a second that a kernel takes to be made.
+# The same of a chain around a row kernel or behind a large product, of which a model's first step
+# has many: those that come again in the next ones are worth the tenths of a second that such a
+# kernel takes to be made.
 OFTEN_SEEN = 24
 # When a storage that is not released is.
 LIVES = 1 << 62
@@ -491,12 +492,14 @@ class Chains:
         """Whether a chain has come, and would have saved, enough for a kernel of its own.
 
         ``part``: its leader.  Where that is a head, or reduces, the saving is sure: coming is
-        enough.
+        enough, and more often where its kernel is dear.
         """
         if family.refused or self.mode == NEVER:
             return False
-        if self.mode == ALWAYS or (part.reduces and family.seen > OFTEN_SEEN):
+        if self.mode == ALWAYS:
             return True
+        if part.dear:
+            return family.seen > OFTEN_SEEN
         return family.seen > LEAST_SEEN and (part.heads or family.saved >= WORTH)
 
 

@@ -9,6 +9,7 @@ cdef class Part:
     cdef public bint heads
     cdef public bint follows
     cdef public bint reduces
+    cdef public bint dear
     cdef public long long widest
 
 cdef class Launch:

@@ -67,7 +67,7 @@ class Part:
     not read at all.  ``heads``: it only ever is the first part of a launch, which pays however few
     elements there are; ``reduces``: so does what has one such part, whose neighbours, before and
     behind, all ``follows`` and have elements of at most ``widest`` bytes; and so do those behind a
-    head.
+    head.  ``dear``: a kernel that it leads takes long to be made.
     """
 
     outputs: int
@@ -77,6 +77,7 @@ class Part:
     heads: bool
     follows: bool
     reduces: bool
+    dear: bool
     widest: int
 
     def __init__(self, outputs: int, kinds: tuple[int, ...], sizes: tuple[int, ...]) -> None:
@@ -84,7 +85,7 @@ class Part:
         self.inputs = len(kinds) - outputs
         self.kinds = kinds
         self.sizes = sizes
-        self.heads = self.follows = self.reduces = False
+        self.heads = self.follows = self.reduces = self.dear = False
         self.widest = max(sizes, default=0)
 
     def joined(self, parts: tuple[Part, ...], codes: int, dead: int) -> Any:
