@@ -196,3 +196,24 @@ def test_joined_where_it_comes_back() -> None:
         counts.append(launched(lambda rows=rows: functional.layer_norm(  # type: ignore[misc]
             x.new_ones(rows, 128), (128,), weight).to(ss.bfloat16))[0])
     assert counts[-1] >= counts[-100]
+
+
+def test_a_profile_gives_the_row_kernel_s_line_the_time() -> None:
+    x, weight = some(64, 256), some(256)
+
+    def call() -> Any:
+        total = x + 1
+        normal = functional.layer_norm(total, (256,), weight)
+        return normal.to(ss.bfloat16)
+
+    call()
+    ss.cuda.synchronize()
+    with ss.profiler.profile() as profile:
+        for _ in range(3):
+            call()
+            ss.cuda.synchronize()
+    events = list(profile.recorded().of("kernel"))
+    assert [event.op for event in events] == ["layer_norm"] * 3
+    assert all("_then_" in event.name for event in events)
+    line = call.__code__.co_firstlineno + 2
+    assert {event.line for event in events} == {line}

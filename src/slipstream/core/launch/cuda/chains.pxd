@@ -29,6 +29,7 @@ cdef class Outcome:
     cdef public Words ends
     cdef public unsigned long long key
     cdef public list kept
+    cdef public list lasts
     cdef public Py_ssize_t count
     cdef bint fits(self, Window window, Words releases) except -1
     cdef bint spans_fit(self, Words words) except -1
@@ -61,4 +62,5 @@ cdef unsigned long long death_of(list releases, Py_ssize_t number, Py_ssize_t ou
 cdef Words signs_of(list releases)
 cdef object plan_rebuilt(Window window, list groups, Outcome outcome)
 cdef object rebuild(Window window, Outcome outcome)
-cdef object note_kept(Window window, list kept)
+cdef Py_ssize_t main_of(Window window, Py_ssize_t first, Py_ssize_t last) except -1
+cdef object note_kept(Window window, Outcome outcome)

@@ -208,8 +208,9 @@ class Outcome:
 
     ``launches``, ``releases`` (as `signs_of` has them) and ``words``: of the window as it was
     recorded; ``spans``: the words from one place up to another, by twos, on which the outcome
-    depends; ``joined``, ``ends``, ``key``: of the window as it is sent; ``kept``: which launches'
-    notes it keeps; ``count``: how many of them stand for several.
+    depends; ``joined``, ``ends``, ``key``: of the window as it is sent; ``kept``: whose notes each
+    of its launches has; ``lasts``: the last that each stands for; ``count``: how many of them
+    stand for several.
     """
 
     launches: list[Launch]
@@ -220,6 +221,7 @@ class Outcome:
     ends: Words
     key: int
     kept: list[int]
+    lasts: list[int]
     count: int
 
     def __init__(self, window: Window, releases: Words) -> None:
@@ -230,6 +232,7 @@ class Outcome:
         self.ends = Words()
         self.joined = []
         self.kept = []
+        self.lasts = []
         self.key = 0
         self.count = 0
 
@@ -528,14 +531,19 @@ def plan_rebuilt(window: Window, groups: list[Any], outcome: Outcome) -> None:
     launch: Launch
     launches: list = []
     kept: list = []
+    lasts: list = []
     place: cython.Py_ssize_t = 0
     for first, last, joined in groups:
         kept.extend(range(place, first))
-        kept.append(last)
+        kept.append(main_of(window, first, last))
+        lasts.extend(range(place, first))
+        lasts.append(last)
         launches.extend(window.launches[place:first])
         launches.append(joined)
         place = last + 1
-    kept.extend(range(place, len(window.launches)))
+    rest = range(place, len(window.launches))
+    kept.extend(rest)
+    lasts.extend(rest)
     launches.extend(window.launches[place:])
     prime: cython.ulonglong = 1099511628211
     key: cython.ulonglong = 0
@@ -546,10 +554,24 @@ def plan_rebuilt(window: Window, groups: list[Any], outcome: Outcome) -> None:
             key = (key * prime + launch.mark) & MASK
     outcome.joined = launches
     outcome.kept = kept
-    for place in kept:
+    outcome.lasts = lasts
+    for place in lasts:
         outcome.ends.append(window.ends.get(place))
     outcome.key = key
     outcome.count = len(groups)
+
+
+def main_of(window: Window, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> int:
+    """Whose line and op a group has: that of the product or the row kernel, else of the last."""
+    launch: Launch
+    part: Part
+    place: cython.Py_ssize_t
+    for place in range(first, last):
+        launch = window.launches[place]
+        part = launch.part
+        if part.heads or part.reduces:
+            return place
+    return last
 
 
 def rebuild(window: Window, outcome: Outcome) -> None:
@@ -558,7 +580,7 @@ def rebuild(window: Window, outcome: Outcome) -> None:
     # Where the next window begins, it is asked for.
     window.last = window.launches[count - 1]
     window.start = window.ends.get(count - 2) if count > 1 else 0
-    note_kept(window, outcome.kept)
+    note_kept(window, outcome)
     ends: Words = outcome.ends
     window.ends.put(0, ends, 0, ends.length)
     window.ends.cut(ends.length)
@@ -567,20 +589,21 @@ def rebuild(window: Window, outcome: Outcome) -> None:
     window.key = outcome.key
 
 
-def note_kept(window: Window, kept: list[Any]) -> None:
-    """Keep what a window notes beside its launches for some of them; the last of each group."""
+def note_kept(window: Window, outcome: Outcome) -> None:
+    """Keep what a window notes beside its launches: one trace, and one moment, of each group."""
     traces: Words | None = window.traces
     if traces is not None and traces.length:
         missing = len(window.launches) - traces.length
         some = Words()
-        for place in kept:
-            if place >= missing:
-                some.append(traces.get(place - missing))
+        for place, last in zip(outcome.kept, outcome.lasts, strict=True):
+            if last >= missing:
+                # A profile may have begun in the middle of a group.
+                some.append(traces.get(max(place, missing) - missing))
         window.traces = some
     if window.moments:
-        before = [-1, *kept]
+        before = [-1, *outcome.lasts]
         window.moments = [joined_moment(window.moments[earlier + 1:place + 1])
-                          for earlier, place in zip(before, kept, strict=False)]
+                          for earlier, place in zip(before, outcome.lasts, strict=False)]
 
 
 def joined_moment(moments: list[int]) -> int:

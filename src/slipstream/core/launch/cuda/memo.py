@@ -97,7 +97,7 @@ class Window:
 
 
 def sites_of(window: Window) -> list[Any]:
-    """The site of each launch, in two places; of several that have become one, the last one's."""
+    """The site of each launch, in two places; of several that have become one, the main one's."""
     if window.kept is None:
         return window.sites
     return [window.sites[2 * place + half] for place in window.kept for half in (0, 1)]

@@ -538,7 +538,7 @@ def shared(items: list[Any], where: int, launches: Any = None) -> Parts:
 def digest_of(launches: list[Any], key: cython.ulonglong) -> int:
     """A number for the kernels of launches and what ``key`` stands for.
 
-    Traces do not tell whether neighbours were joined: a joined launch has that of the last one.
+    Traces do not tell whether neighbours were joined: a joined launch has that of one of them.
     """
     launch: Launch
     for launch in launches:
