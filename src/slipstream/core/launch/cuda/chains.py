@@ -17,6 +17,7 @@ from typing import Any
 
 import cython
 
+from slipstream.core.launch.cuda.families import Family
 from slipstream.core.launch.cuda.launches import Launch, Part
 from slipstream.core.launch.cuda.memo import Window
 from slipstream.core.launch.cuda.words import MASK, Words
@@ -187,20 +188,6 @@ def death_of(releases: list[Any], number: cython.Py_ssize_t, output: cython.Py_s
         if release.place == number + 1 and release.output == output and release.after >= 0:
             return release.after
     return LIVES
-
-
-class Family:
-    """Chains of the same parts, wired alike, whatever their sizes.
-
-    ``make``: gives the launch for a count of elements once there is a kernel; ``seen`` and
-    ``saved``: how often they came, and the bytes that one kernel would have saved.
-    """
-
-    def __init__(self) -> None:
-        self.seen = 0
-        self.saved = 0
-        self.make: Any = None
-        self.refused = False
 
 
 class Outcome:
@@ -534,10 +521,8 @@ def plan_rebuilt(window: Window, groups: list[Any], outcome: Outcome) -> None:
     lasts: list = []
     place: cython.Py_ssize_t = 0
     for first, last, joined in groups:
-        kept.extend(range(place, first))
-        kept.append(main_of(window, first, last))
-        lasts.extend(range(place, first))
-        lasts.append(last)
+        kept += [*range(place, first), main_of(window, first, last)]
+        lasts += [*range(place, first), last]
         launches.extend(window.launches[place:first])
         launches.append(joined)
         place = last + 1
