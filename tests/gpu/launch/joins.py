@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 import slipstream as ss
+from slipstream.core.kernels.cuda import half_products, products, programs
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.settings import settings
 
 # What `settings.join` and `Chains.mode` say.
 NEVER, PAYS, ALWAYS = range(3)
+# Where sizes are counted that may be joined.
+COUNTING: tuple[Any, ...] = (half_products, products, programs)
 TRIES = 10
 
 
@@ -22,8 +25,12 @@ TRIES = 10
 def joined_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Chains are joined at first sight: on a driver of its own, or anew on the card."""
     settings.join = ALWAYS
+    limits = [each.LEADING for each in COUNTING]
     try:
         if settings.driver == "real":
+            # Other tests' sizes are counted there too.
+            for each in COUNTING:
+                each.LEADING = 1 << 30
             ss.cuda.synchronize()
             found = chains()
             found.mode = ALWAYS
@@ -35,6 +42,8 @@ def joined_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
     finally:
         settings.join = NEVER
+        for each, limit in zip(COUNTING, limits, strict=True):
+            each.LEADING = limit
         # A card's backend lives on.
         chains().mode = NEVER
 
@@ -75,6 +84,24 @@ def launched(call: Callable[[], Any]) -> tuple[int, Any]:
         if drained() == late:
             break
     return count, result
+
+
+def counted(call: Callable[[], Any], count: int, apart: int | None = None) -> None:
+    """Joined a call makes so many launches, and gives the same bits as apart, again and again.
+
+    Nothing wants gradients.  ``apart``: how many it makes apart.
+    """
+    found = chains()
+    found.mode = NEVER
+    with ss.no_grad():
+        alone, results = launched(call)
+        assert apart is None or alone == apart
+        wanted = [bits(each) for each in results]
+        found.mode = ALWAYS
+        for _ in range(4):
+            made, results = launched(call)
+            assert made == count
+            assert [bits(each) for each in results] == wanted
 
 
 def bits(tensor: Any) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 import slipstream as ss
 from gpu.launch import joins
-from gpu.launch.joins import ALWAYS, NEVER, PAYS, bits, chains, joined_at_once, warmed
+from gpu.launch.joins import ALWAYS, NEVER, PAYS, bits, chains, counted, joined_at_once, warmed
 from slipstream.core.launch.cuda import chains as chains_module
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab.devices import Device
@@ -32,21 +32,21 @@ def launched(call: Callable[[], Any]) -> tuple[int, Any]:
         return joins.launched(call)
 
 
-def counted(call: Callable[[], Any], count: int) -> None:
-    """Joined a call makes so many launches, and gives the same bits as apart, again and again."""
-    found = chains()
-    found.mode = NEVER
-    wanted = [bits(each) for each in launched(call)[1]]
-    found.mode = ALWAYS
-    for _ in range(4):
-        made, results = launched(call)
-        assert made == count
-        assert [bits(each) for each in results] == wanted
-
-
 def some(*shape: int, dtype: Any = ss.bfloat16) -> Any:
     """Random elements."""
     return (ss.rand(*shape, device="cuda") - 0.5).to(dtype)
+
+
+def check_into_a_side(state: Any, square: Any) -> None:
+    """A follower that writes where the product reads is none."""
+    found = chains()
+    found.mode = NEVER
+    wanted = bits(launched(lambda: state.clone().copy_(state @ square * 2))[1])
+    found.mode = ALWAYS
+    for _ in range(3):
+        held = state.clone()
+        ss.mul(held @ square, 2, out=held)
+        assert bits(held) == wanted
 
 
 def dead_of_products() -> set[int]:
@@ -98,14 +98,7 @@ def test_results_of_halves_that_lie_apart() -> None:
     wide = some(64, 144)[:, ::2]
     counted(lambda: (functional.linear(x, w, bias) + wide,), 2)
     square, state = some(64, 64), some(64, 64)
-    found = chains()
-    found.mode = NEVER
-    wanted = bits(launched(lambda: state.clone().copy_(state @ square * 2))[1])
-    found.mode = ALWAYS
-    for _ in range(3):
-        held = state.clone()
-        ss.mul(held @ square, 2, out=held)
-        assert bits(held) == wanted
+    check_into_a_side(state, square)
 
 
 @pytest.mark.parametrize("size", [(64, 256, 64), (33, 100, 20), (5, 17, 96), (40, 500, 7),
@@ -126,14 +119,7 @@ def test_what_follows_a_small_exact_product(size: tuple[int, int, int]) -> None:
     # A follower that writes where the product reads is none.
     square = some(columns, columns, dtype=ss.float32)
     state = some(rows, columns, dtype=ss.float32)
-    found = chains()
-    found.mode = NEVER
-    wanted = bits(launched(lambda: state.clone().copy_(state @ square * 2))[1])
-    found.mode = ALWAYS
-    for _ in range(3):
-        held = state.clone()
-        ss.mul(held @ square, 2, out=held)
-        assert bits(held) == wanted
+    check_into_a_side(state, square)
 
 
 def test_layers_of_a_small_net() -> None:

@@ -2,4 +2,3 @@ from slipstream.core.kernels.cuda.spaces cimport Reduction, Space
 
 cpdef tuple column_block(Reduction reduction, Space space, long long vector)
 cdef long long _narrow(Reduction reduction, Space space, long long vector) except -1
-cdef long long _rounded_up(long long number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cython
 
+from slipstream.core.kernels.cuda.access import rounded_up
 from slipstream.core.kernels.cuda.measures import (
     BLOCK,
     FEW_BLOCKS,
@@ -27,8 +28,8 @@ def column_block(reduction: Reduction, space: Space, vector: int) -> tuple[int, 
     """
     length: cython.longlong = space.length
     vectors: cython.longlong = space.outer[-1] // vector
-    wide: cython.longlong = _rounded_up(vectors)
-    high: cython.longlong = max(_rounded_up(length // WALK + 1) // 2, 1)
+    wide: cython.longlong = rounded_up(vectors)
+    high: cython.longlong = max(rounded_up(length // WALK + 1) // 2, 1)
     high = min(high, BLOCK // min(wide, WARP))
     wide = min(wide, BLOCK // high)
     rows: cython.longlong = space.rows // space.outer[-1]
@@ -60,11 +61,3 @@ def _narrow(reduction: Reduction, space: Space, vector: int) -> int:
     # Of very many short columns each block would have next to nothing to do.
     many = space.rows > FEW_BLOCKS * narrow * vector
     return 0 if many or narrow * vector > columns else narrow
-
-
-def _rounded_up(number: int) -> int:
-    """The smallest power of two that is not below a number."""
-    found: cython.longlong = 1
-    while found < number:
-        found *= 2
-    return found

@@ -405,8 +405,6 @@ class Cards:
 
 
 cards = Cards()
-# Of how many sizes there were launches of a kernel.
-code_sizes: dict[KernelCode, int] = {}
 
 
 def has_instruction(index: int) -> bool:
@@ -482,8 +480,8 @@ def half_product(plan: Any, product: Product, sizes: Sizes, geometry: list[int],
     tiles = blocks(sizes.rows, tile.rows) * blocks(sizes.columns, tile.columns) * sizes.batches
     launch = make_launch(code, device, (tiles, 1), tile.threads * tile.groups, tail=tail,
                          numbers=numbers, shared=tile.shared(*sides))
-    code_sizes[code] = code_sizes.get(code, 0) + 1
-    if not numbers and code_sizes[code] <= LEADING:
+    code.sizes += 1
+    if not numbers and code.sizes <= LEADING:
         lead(plan.out_spec, product, partial(code_of, tile=tile), launch, (sizes, geometry[-8:]),
              dear=True)
     plan.binding = launch

@@ -8,6 +8,7 @@ it is stored, rounded as a store and a load would round it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -29,12 +30,15 @@ from slipstream.core.vocab.programs import FULL, Input, Output, Program, Step
 
 # What is the same for the elements of a row, or for all rows.
 OTHERS = "others"
+# Dtypes that hold every value of the class they are computed in.
+UNROUNDED = frozenset(("bool", "int64", "float32", "float64", "complex64", "complex128"))
 
 
 class RowPart(Part):
     """A row kernel's launch as a part of a chain.
 
-    ``words``: of its tail; ``launch``: as it is without neighbours; ``space``: rows and elements.
+    ``launch``: as it is without neighbours; ``facts``: the words of its tail, the space, the
+    device.
     """
 
     def __init__(self, formula: Formula, plan: ReducePlan, launch: Launch, facts: Any) -> None:
@@ -75,10 +79,9 @@ class RowPart(Part):
             return None
         writer = RowWriter(formula, plan, words)
         code = KernelCode(joint.name, writer.text()).made_by(writer.fusion)
-        tail = b"".join([word.to_bytes(8, "little", signed=True)
-                         for word in access.packed(words)])
+        tail = access.packed(words)
         return partial(bind, code, modules.function(self.device, code, self.shape[2]), self.shape,
-                       tail)
+                       struct.pack(f"<{len(tail)}q", *tail))
 
     def spread(self, joint: Joint, own: int) -> tuple[ReducePlan, Words]:
         """The row kernel's plan and words for the operands of all parts.
@@ -221,15 +224,11 @@ class Composer:
             program, dtype = self.programs[part], self.joint.parts[part].dtypes[place]
             cls = program.class_of(program.outputs[place].value)
             known = self._output(part, place)
-            if cls != dtype.compute or dtype.name not in EXACT:
+            if cls != dtype.compute or dtype.name not in UNROUNDED:
                 known = self._add(Step("cast", dtype.compute, (known,), dtype.compute, FULL))
                 self.rounded[known] = dtype
             self.stored[part, place] = known
         return known
-
-
-# Dtypes that hold every value of the class they are computed in.
-EXACT = frozenset(("bool", "int64", "float32", "float64", "complex64", "complex128"))
 
 
 class JointFormula(Formula):

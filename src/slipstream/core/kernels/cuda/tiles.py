@@ -266,8 +266,8 @@ class Product(NamedTuple):
     before all slabs and ``each`` before one that begins at step ``slab``; ``left`` and ``right``
     load number ``n`` of a thread's elements of it.  ``fours``: where a chain goes on from the
     product, the same as ``ahead`` and ``store`` for kernels that take four elements at once, in the
-    parts that `EpilogueWriter` gives.  ``aside``: storing writes
-    elsewhere too, which must be done once only.
+    parts that `EpilogueWriter` gives.  ``aside``: storing writes elsewhere too, which must be done
+    once only.
     """
 
     name: str

@@ -35,11 +35,13 @@ class KernelCode:
     on the text alone, so that the same program is cut at the same places in every process.
     ``with_prelude``: False where the source brings all that it needs; ``faults``: the text of each
     value that it reports to the error slot, where that is no index; ``fusion``: which kind made it,
-    empty where one op was written by hand.
+    empty where one op was written by hand; ``sizes``: of how many its launches were asked whether
+    they begin chains.
     """
 
     with_prelude = True
     fusion = ""
+    sizes = 0
 
     def __init__(self, name: str, source: str, options: tuple[str, ...] = (),
                  faults: dict[int, str] | None = None) -> None:
