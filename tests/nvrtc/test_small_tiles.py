@@ -28,6 +28,10 @@ def asked(arch: str) -> list[Source]:
             ss.nn.functional.linear(x, w, ss.empty(columns, device="cuda"))
             ss.empty(rows, depth, device="cuda") @ ss.empty(depth, columns, device="cuda")
             ss.empty(depth, rows, device="cuda").t() @ ss.empty(depth, columns, device="cuda")
+            leaves = [ss.empty(*shape, device="cuda", requires_grad=True)
+                      for shape in ((rows, columns), (rows,))]
+            made = ss.nn.functional.linear(ss.empty(depth, columns, device="cuda"), *leaves)
+            ss.autograd.grad(made, leaves, ss.empty_like(made))
         ss.cuda.synchronize()
         found = [each for each in driver.sources if "slip_share" in each.text]
     forget()
@@ -40,7 +44,7 @@ def test_small_tiles_spill_nothing(arch: str) -> None:
     tiles = {*small_tiles.SMALLEST.values(), *small_tiles.SQUARE.values(),
              *small_tiles.WIDE.values()}
     sources = asked(arch)
-    assert len(sources) == 3 * len(tiles)
+    assert len(sources) == 4 * len(tiles)
     for each in sources:
         _, log = compilers.Compiler().compile_with_log(
             each.text, each.name, (*each.options, "--ptxas-options=-v"), each.arch)

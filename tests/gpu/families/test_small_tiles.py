@@ -98,6 +98,47 @@ def test_gradients_of_a_layer() -> None:
     check(call, ULPS)
 
 
+# Rows, columns of the gradient and of the input: every tile, ends of tiles and of shares.
+@pytest.mark.parametrize("size", [(64, 256, 256), (17, 10, 64), (100, 7, 33), (512, 48, 16),
+                                  (65, 130, 250), (300, 1, 5), (40, 331, 300), (400, 100, 20)])
+def test_a_layers_gradients_are_summed_beside_their_product(size: tuple[int, int, int]) -> None:
+    rows, out, columns = size
+    values = [numbers(17, (rows, columns)), numbers(18, (out, columns)), numbers(19, out)]
+    upstream = numbers(20, (rows, out))
+
+    def call(device: str, shape: tuple[int, ...] = (rows,)) -> Any:
+        x, *leaves = (tensor(each, device) for each in values)
+        made = ss.nn.functional.linear(x.reshape(*shape, columns),
+                                       *(each.requires_grad_() for each in leaves))
+        g = tensor(upstream, device).reshape(*shape, out)
+        ss.cuda.synchronize()
+        before = ss.cuda.launch_stats()["launches"]
+        found = ss.autograd.grad(made, leaves, g)
+        if device == "cuda":
+            ss.cuda.synchronize()
+            assert ss.cuda.launch_stats()["launches"] == before + 1
+        return found
+
+    plain = check(call, ULPS)
+    if rows % 5 == 0:
+        folded = call("cuda", (5, rows // 5))
+        assert [host(each).tobytes() for each in folded] == [host(each).tobytes() for each in plain]
+
+
+def test_rows_that_are_not_summed_beside_their_product() -> None:
+    # Too few steps for these tiles; more than they take; a bias of one; no gaps are passed over.
+    for rows, out, columns, one in ((12, 40, 24, False), (600, 40, 24, False), (64, 40, 24, True)):
+        values = [numbers(21, (rows, columns)), numbers(22, (out, columns)),
+                  numbers(23, 1 if one else out)]
+
+        def call(device: str, values: Any = values) -> Any:
+            operands = [tensor(each, device).requires_grad_() for each in values]
+            (ss.nn.functional.linear(*operands) ** 2).sum().backward()
+            return [each.grad for each in operands]
+
+        check(call, ULPS)
+
+
 def test_a_broadcast_side_is_read_where_it_lies() -> None:
     a, b = numbers(10, (1, 96)), numbers(11, (96, 24))
     check(lambda device: tensor(a, device).expand(48, 96) @ tensor(b, device), ULPS)

@@ -71,6 +71,29 @@ def test_what_follows_a_product(size: tuple[int, int, int], dtype: Any) -> None:
     counted(lambda: ((kept := linear(x, w, bias)), kept * beside), 1)
 
 
+def test_a_layers_backward_is_a_launch_for_its_weights_and_one_for_the_rest() -> None:
+    layers = [ss.nn.Linear(64, 64).cuda() for _ in range(3)]
+    weights = [each for layer in layers for each in (layer.weight, layer.bias)]
+    x = some(48, 64, dtype=ss.float32)
+    upstream = some(48, 64, dtype=ss.float32)
+
+    def call() -> Any:
+        for layer in layers:
+            made = layer(x if layer is layers[0] else ss.relu(made))
+        return ss.autograd.grad(made, weights, upstream)
+
+    found = chains()
+    found.mode = NEVER
+    apart, wanted = joins.launched(call)
+    found.mode = ALWAYS
+    # Each layer's weight and bias; twice the input's gradient, which relu's is made of at once.
+    assert apart == 3 + 2 + 3 + 2 * 2
+    for _ in range(4):
+        made, results = joins.launched(call)
+        assert made == 3 + 3 + 2
+        assert [bits(each) for each in results] == [bits(each) for each in wanted]
+
+
 # Whole tiles; edges; no fours of columns; warps that share the steps; large tiles.
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("size", [(64, 64, 64), (40, 64, 72), (33, 128, 24), (70, 1024, 40),

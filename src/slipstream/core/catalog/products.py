@@ -282,21 +282,24 @@ def _summed_rows(left: Any, right: Any) -> Any:
 
 def _linear_gradients(wanted: Any, g: Any, input: Any, weight: Any, weight_spec: Any,
                       bias_spec: Any) -> Any:
-    """All gradients, the weight's and the bias's by one kernel where it takes them."""
+    """All gradients, the weight's and the bias's by one kernel where it takes them.
+
+    The input's comes last: what its own gradient asks for next can be done where it is made.
+    """
     names = wanted[0]
-    everything = len(names) == 3
-    if not everything and ("weight" not in names or "bias" not in names):
-        return None
     upstream = cython.declare(TensorBase, g)
     rows = cython.declare(Spec, weight_spec)
     shared = cython.declare(Spec, bias_spec)
-    if (upstream.spec.itemsize != 2 or upstream.spec.device.type != "cuda" or rows.ndim != 2
-            or shared.ndim != 1 or shared.shape[0] != rows.shape[0]):
+    if upstream.spec.device.type != "cuda" or rows.ndim != 2 or "weight" not in names:
         return None
-    sums = _summed_rows(g, input)
-    if sums is None or not everything:
-        return sums
-    return [_input_grad(g, weight), sums[0], sums[1]]
+    if "bias" not in names:
+        shares = [_weight_grad(g, input, weight_spec)]
+    else:
+        sums = None
+        if shared.ndim == 1 and shared.shape[0] == rows.shape[0]:
+            sums = _summed_rows(g, input)
+        shares = [_weight_grad(g, input, weight_spec), g] if sums is None else list(sums)
+    return [_input_grad(g, weight), *shares] if "input" in names else shares
 
 
 def _input_grad(g: Any, weight: Any) -> Any:
@@ -336,7 +339,8 @@ define(Entry(
 define(Entry(
     "rows_product_sums(Tensor self, Tensor other)", LIBRARY, shape=_rows_and_sums_shape, path="",
     method=False, dtypes=("float",),
-    doc="rows_product, and self summed over all leading dims; CUDA rows of 16-bit floats.",
+    doc="rows_product, and self summed over all leading dims; CUDA rows of 16-bit floats, or of few "
+        "float32.",
 ), cuda=("products.rows_product_sums",))
 define(Entry(
     "linear(Tensor input, Tensor weight, Tensor? bias=None)", LIBRARY, shape=_linear_shape,

@@ -251,7 +251,7 @@ def _matmul_product(call: Any) -> Product | str:
 
 
 def _rows_product(call: Any) -> Product | str:
-    a, b = products.rows_of(call)
+    a, b = products.rows_of(call.spec("self"), call.spec("other"))
     return product_of((*a.shape, *a.strides), (*b.shape, *b.strides), "", a.dtype.name) or STEPS
 
 

@@ -13,6 +13,14 @@ cdef class Geometry:
 cdef Geometry _matrices(Spec out, Spec left, Spec right, bint turned, Spec added)
 cdef tuple _reach(Geometry found)
 
+cdef class RowsSizes:
+    cdef public OpBase op
+    cdef public object recipe
+    cdef public Backend backend
+    cdef public tuple operands
+    cdef public dict rules
+    cpdef Plan bind(self, object values, int flags)
+
 cdef class ProductSizes:
     cdef public OpBase op
     cdef public object recipe

@@ -304,10 +304,10 @@ def _kernel(plan: Any, found: Geometry, text: tuple[tuple[str, Any], ...] = (),
     if made is not None:
         kernel: Kernel = made(plan, product, sizes, words, numbers)
         return kernel
-    tile = tile_of(sizes, COMPUTED_BYTES[out.dtype.compute])
-    if tile.groups > 1 and suits(out.dtype, sizes, words[-8:-4]):
+    if _shares_steps(out.dtype, sizes, words[-8:-4]):
         return small_tiles(plan, product, sizes, words, numbers, leads)
     kernel = tiled(plan, product, sizes, words, numbers)
+    tile = tile_of(sizes, COMPUTED_BYTES[out.dtype.compute])
     launch = plan.binding
     # Others keep several elements a thread until their sums are whole.
     if leads and tile.groups > 1 and not numbers and isinstance(launch, Launch):
@@ -327,9 +327,8 @@ def matmul(plan: Any, call: Any) -> Kernel:
     return plain(plan, call.spec("self"), call.spec("other"))
 
 
-def rows_of(call: Any) -> tuple[Spec, Spec]:
-    """The specs of self^T and other, both with their leading dims as one."""
-    a, b = call.spec("self"), call.spec("other")
+def rows_of(a: Spec, b: Spec) -> tuple[Spec, Spec]:
+    """The specs of a^T and b, both with their leading dims as one."""
     n, m, rows = a.shape[-1], b.shape[-1], prod(a.shape[:-1])
     return (specs.intern(a.device, a.dtype, (n, rows), (1, n)),
             specs.contiguous(b.device, b.dtype, (rows, m)))
@@ -337,32 +336,49 @@ def rows_of(call: Any) -> tuple[Spec, Spec]:
 
 def rows_product(plan: Any, call: Any) -> Kernel:
     """self^T @ other over all rows; operands: out, self, other."""
-    return _kernel(plan, geometry(plan.out_spec, *rows_of(call)), ())
+    rows = rows_of(call.spec("self"), call.spec("other"))
+    return _kernel(plan, geometry(plan.out_spec, *rows), ())
 
 
 def sums_rows(a: Any, b: Any) -> bool:
     """Whether `rows_product_sums` takes two tensors with these specs."""
     left: Spec = a
     right: Spec = b
-    if (left.itemsize != HALF_BYTES or left.dtype is not right.dtype or not left.numel
-            or not right.numel):
+    if (left.dtype is not right.dtype or not left.numel or not right.numel
+            or not (left.contiguous and right.contiguous) or left.device.type != "cuda"):
         return False
+    rows: cython.Py_ssize_t = left.shape[-1]
     columns: cython.Py_ssize_t = right.shape[-1]
-    return (columns % 8 == 0 == left.shape[-1] % 8 and left.numel * columns <= MOST
-            and left.contiguous and right.contiguous and left.device.type == "cuda"
+    if left.itemsize != HALF_BYTES:
+        depth: cython.Py_ssize_t = left.numel // rows
+        return is_small(left.dtype, rows, columns, depth) and _shares_steps(
+            left.dtype, Sizes(rows, columns, depth), [1, rows, columns, 1])
+    return (columns % 8 == 0 == rows % 8 and left.numel * columns <= MOST
             and left.dtype.name in DTYPES and has_instruction(left.device.index or 0))
+
+
+def _shares_steps(dtype: Any, sizes: Sizes, steps: list[int]) -> bool:
+    """Whether the warps of small tiles make a product; ``steps`` as `suits` has them."""
+    tile = tile_of(sizes, COMPUTED_BYTES[dtype.compute])
+    return tile.groups > 1 and suits(dtype, sizes, steps)
 
 
 def rows_product_sums_refuses(call: Any) -> str:
     """Why `rows_product_sums` does not take two tensors, or an empty text."""
     if sums_rows(call.spec("self"), call.spec("other")):
         return ""
-    return "they are no rows of 16-bit floats, or too many for one kernel"
+    return "they are no rows of 16-bit floats or of few float32, or too many for one kernel"
 
 
 def rows_product_sums(plan: Any, call: Any) -> Kernel:
     """`rows_product`, and self summed over all rows; operands: out, sums, self, other."""
-    return _kernel(plan, geometry(plan.out_specs[0], *rows_of(call)), _SUMMED)
+    return _summed(plan, call.spec("self"), call.spec("other"))
+
+
+def _summed(plan: Any, left: Spec, right: Spec) -> Kernel:
+    """The kernel of `rows_product_sums` for operands with these specs."""
+    rows = rows_of(left, right)
+    return _kernel(plan, geometry(plan.out_specs[0], *rows), _SUMMED, leads=False)
 
 
 def linear(plan: Any, call: Any) -> Kernel:
@@ -457,6 +473,45 @@ def matmul_sizes(plan: Any, call: Any) -> ProductSizes | None:
 def linear_sizes(plan: Any, call: Any) -> ProductSizes | None:
     """What binds a plan of `linear` to other sizes."""
     return _sizes_of(plan, (0, 1, -1 if call["bias"] is None else 2), True)
+
+
+class RowsSizes:
+    """Binds a plan of `rows_product_sums` to sizes that were not met before (`ProductSizes`)."""
+
+    op: OpBase
+    recipe: Any
+    backend: Backend
+    operands: tuple[int, ...]
+    rules: dict[int, Any]
+
+    def __init__(self, plan: Plan) -> None:
+        self.op = plan.op
+        self.recipe = plan.recipe
+        self.backend = plan.backend
+        self.operands = plan.operands
+        self.rules = {}
+
+    def bind(self, values: Any, flags: int) -> Plan | None:
+        """The plan; None where the long way has to say what is wrong, or who takes the product."""
+        left: Spec = values[0].spec
+        right: Spec = values[1].spec
+        if left.shape[:-1] != right.shape[:-1] or not sums_rows(left, right):
+            return None
+        plan = Plan(self.op, self.recipe, KERNEL)
+        rows, columns = left.shape[-1], right.shape[-1]
+        plan.out_spec = specs.contiguous(left.device, left.dtype, (rows, columns))
+        plan.out_specs = (plan.out_spec, specs.contiguous(left.device, left.dtype, (rows,)))
+        plan.outputs = 2
+        plan.backend = self.backend
+        plan.operands = self.operands
+        plan.kernel = _summed(plan, left, right)
+        plan.rule = self.rules[flags]
+        return plan
+
+
+def rows_product_sums_sizes(plan: Any, call: Any) -> RowsSizes | None:
+    """What binds a plan of `rows_product_sums` to other sizes."""
+    return None if plan.out_spec.dtype.name in DTYPES else RowsSizes(plan)
 
 
 def is_small(dtype: Any, rows: int, columns: int, depth: int) -> bool:

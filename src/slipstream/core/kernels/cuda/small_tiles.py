@@ -170,6 +170,11 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
     const int right_k = (int)walk.right_k, right_column = (int)walk.right_column;
     const int first_row = blockIdx.y * ROWS, first_column = blockIdx.x * COLUMNS;
     // Whether four neighbours are always one access.
+#ifdef LINE_SUMS
+    // The blocks of the first columns sum the lines of the left side too, each lane a part of one.
+    __shared__ float line_sums[WARPS][32];
+    float line_sum = 0;
+#endif
     const bool left_fits = slip_aligned<item_t>(left, 16)
         && (LEFT_ALONG_K ? left_k == 1 && (left_row | depth) % 4 == 0
                          : left_row == 1 && (left_k | rows) % 4 == 0);
@@ -228,6 +233,14 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
                 }}
             }}
         }}
+#ifdef LINE_SUMS
+        if (blockIdx.x == 0) {{
+            const int part = threadIdx.x % 32 / ROWS, line = threadIdx.x % ROWS;
+#pragma unroll
+            for (int step = 0; step < STEPS; step += 32 / ROWS)
+                line_sum = PLUS(line_sum, lefts[left_share.at(line, step + part)]);
+        }}
+#endif
         __syncwarp();
     }};
 #if ONCE
@@ -249,7 +262,19 @@ slip_NAME(OUT, SIDESEXTRANUMBERS, const slip_walk walk) {{
         for (int j = 0; j < OWN_COLUMNS; j++)
             lefts[group * SUMS + (i * OWN_COLUMNS + j) * LANES + lane] = sum[i][j];
     }}
+#ifdef LINE_SUMS
+    line_sums[warp][threadIdx.x % 32] = line_sum;
+#endif
     __syncthreads();
+#ifdef LINE_SUMS
+    if (blockIdx.x == 0 && threadIdx.x < ROWS && first_row + (int)threadIdx.x < rows) {{
+        float whole = 0;
+#pragma unroll
+        for (int part = 0; part < WARPS * 32 / ROWS; part++)
+            whole = PLUS(whole, line_sums[part * ROWS / 32][part * ROWS % 32 + threadIdx.x]);
+        sums[first_row + threadIdx.x] = whole;
+    }}
+#endif
 #if ONE_EACH
     if (each < ELEMENTS && first_row + each / COLUMNS < rows
         && first_column + each % COLUMNS < columns) {{
