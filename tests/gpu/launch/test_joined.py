@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from slipstream.core.kernels.cuda import joined
 from slipstream.core.launch.cuda import chains as chains_module
 from slipstream.core.launch.door import backend_of
 from slipstream.core.vocab.devices import Device
+from slipstream.core.vocab.settings import settings
 
 functional = ss.nn.functional
 FLOATS = (ss.float32, ss.bfloat16)
@@ -351,6 +353,63 @@ def test_a_kernel_that_fails_leaves_the_launches(monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         count, out = launched(lambda: gated(x, y))
         assert (count, [bits(out)]) == (2, wanted)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, RecursionError, MemoryError])
+def test_what_stops_the_making_of_a_kernel_loses_no_launch(
+        monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]) -> None:
+    x, held = ss.full((64,), 5.0, device="cuda"), ss.zeros(64, device="cuda")
+    warmed(lambda: (x + 1) * 2, lambda: ss.zeros(64, device="cuda").add_(7))
+
+    def stopped(*_: Any) -> Any:
+        raise failure("in the middle")
+
+    monkeypatch.setattr(joined.Joint, "__init__", stopped)
+    held.add_(7)
+    found = (x + 1) * 2
+    if failure is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt, match="in the middle"):
+            ss.cuda.synchronize()
+    ss.cuda.synchronize()
+    monkeypatch.undo()
+    assert held.tolist() == [7.0] * 64
+    assert found.tolist() == [12.0] * 64
+    both(lambda: ((x + 1) * 2,))
+
+
+def test_a_reader_that_another_thread_records_while_its_window_is_sent(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    if settings.driver == "real":
+        pytest.skip("a card's driver is not called through Python")
+    x = ss.full((64,), 3.0, device="cuda")
+    warmed(lambda: (x + 1) * 2, lambda: (x + 1) * 3)
+    # Where `value` will lie is what it was with other numbers.
+    x = ss.full((64,), 5.0, device="cuda")
+    ss.cuda.synchronize()
+    swapped, recorded = threading.Event(), threading.Event()
+    backend: Any = backend_of(Device("cuda", 0))
+    enter = backend.driver.use
+
+    def slow(context: int) -> None:
+        if threading.current_thread() is sender:
+            swapped.set()
+            recorded.wait(20)
+        enter(context)
+
+    monkeypatch.setattr(backend.driver, "use", slow)
+    sender = threading.Thread(target=ss.cuda.synchronize)
+    value = x + 1
+    doubled = value * 2
+    sender.start()
+    assert swapped.wait(20)
+    # The window with what writes `value` is on its way; who reads it here finds it written.
+    tripled = value * 3
+    del value
+    recorded.set()
+    sender.join()
+    monkeypatch.undo()
+    assert doubled.tolist() == [12.0] * 64
+    assert tripled.tolist() == [18.0] * 64
 
 
 def test_a_profile_tells_of_the_joined_kernel() -> None:

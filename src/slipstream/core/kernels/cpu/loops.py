@@ -387,7 +387,8 @@ def _reduction(primitive: Primitive, cls: str) -> Text:
     }
     if carried:
         text["update"] = f"slip_carry_{cls}(&s[j], &t[j], value)"
-        text["merge_lost"] = f"slip_carry_{cls}(&s[j], &t[j], lost[j])"
+        text["merge_lost"] = (
+            f"slip_carry_{cls}(&s[j], &t[j], slip_finite_{cls}(lost[j]))")
         text["settle"] = f"slip_settle_{cls}(s[j], t[j])"
     return name, BLOCK.substitute(text) + REDUCTION.substitute(text)
 

@@ -354,6 +354,11 @@ SLIP_INLINE void slip_carry_f64(double *sum, double *lost, double x) {
 SLIP_INLINE double slip_settle_f64(double sum, double lost) {
     return isfinite(lost) ? sum + lost : sum;
 }
+/* What is lost of a part is joined to that of others where the part's sum is finite. */
+SLIP_INLINE double slip_finite_f64(double lost) { return isfinite(lost) ? lost : 0.0; }
+SLIP_INLINE slip_c128 slip_finite_c128(slip_c128 lost) {
+    return slip_make_c128(slip_finite_f64(lost.re), slip_finite_f64(lost.im));
+}
 SLIP_INLINE void slip_carry_c128(slip_c128 *sum, slip_c128 *lost, slip_c128 x) {
     slip_carry_f64(&sum->re, &lost->re, x.re);
     slip_carry_f64(&sum->im, &lost->im, x.im);

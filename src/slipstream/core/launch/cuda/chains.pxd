@@ -48,6 +48,7 @@ cdef class Chains:
     cpdef bint may_pay(self, Window window, Launch before, Launch launch) except -1
     cpdef object note(self, Window window, Storage storage, int output)
     cpdef object join(self, Window window)
+    cpdef object join_groups(self, Window window)
     cpdef Outcome recall(self, Window window, Words signs)
     cpdef object remember(self, unsigned long long key, Outcome outcome)
     cpdef list groups_of(self, Window window, list releases, Words spans)

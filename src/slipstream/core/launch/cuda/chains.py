@@ -17,11 +17,11 @@ from typing import Any
 
 import cython
 
-from slipstream.core.launch.cuda.families import Family
+from slipstream.core.launch.cuda.families import Family, joined_moment, make_key
 from slipstream.core.launch.cuda.launches import Launch, Part
 from slipstream.core.launch.cuda.memo import Window
 from slipstream.core.launch.cuda.words import MASK, Words
-from slipstream.core.native.driver import MOMENT_BITS, CompileError, DriverError
+from slipstream.core.native.driver import CompileError, DriverError
 from slipstream.core.vocab.records import Release, Spec, Storage, TensorBase
 
 __all__ = ["Chains", "Group", "Launch", "Part", "Release", "Spec", "Storage", "TensorBase",
@@ -340,8 +340,19 @@ class Chains:
         if storage.owner == self.owner and not storage.exported:
             storage.release = release
 
-    def join(self, window: Window) -> None:
-        """Join what can be of a window that is sent."""
+    def join(self, window: Window) -> BaseException | None:
+        """Join what can be of a window that is sealed; what stopped it, before anything changed."""
+        try:
+            self.join_groups(window)
+        except (RecursionError, MemoryError):
+            # There may be room for a kernel the next time.
+            return None
+        except BaseException as failure:
+            return failure
+        return None
+
+    def join_groups(self, window: Window) -> None:
+        """Put one launch in the place of each group of neighbours that allows it."""
         releases: list = window.releases
         window.releases = []
         signs: Words = signs_of(releases)
@@ -493,14 +504,8 @@ class Chains:
         return family.seen > LEAST_SEEN and (part.heads or family.saved >= WORTH)
 
 
-def make_key(key: Any) -> Any:
-    """What a kernel depends on."""
-    launches, codes, dead = key
-    return tuple([launch.part for launch in launches]), codes, dead
-
-
 def signs_of(releases: list[Any]) -> Words:
-    """What releases tell, written down; they tell no more."""
+    """What releases tell, written down."""
     release: Release
     signs: Words = Words()
     for release in releases:
@@ -509,7 +514,6 @@ def signs_of(releases: list[Any]) -> Words:
         output: cython.ulonglong = release.output
         after: cython.ulonglong = release.after + 1
         signs.append(place | after << 24 | output << 48)
-        release.launches = None
     return signs
 
 
@@ -589,11 +593,3 @@ def note_kept(window: Window, outcome: Outcome) -> None:
         before = [-1, *outcome.lasts]
         window.moments = [joined_moment(window.moments[earlier + 1:place + 1])
                           for earlier, place in zip(before, outcome.lasts, strict=False)]
-
-
-def joined_moment(moments: list[int]) -> int:
-    """The moments at which one launch was recorded, as the simulated driver takes them.
-
-    The last one, and above it how many came before.
-    """
-    return moments[-1] | (moments[-1] - moments[0]) << MOMENT_BITS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from slipstream.core.native.driver import MOMENT_BITS
+
 
 class Family:
     """Chains of the same parts, wired alike, whatever their sizes.
@@ -17,3 +19,17 @@ class Family:
         self.saved = 0
         self.make: Any = None
         self.refused = False
+
+
+def make_key(key: Any) -> Any:
+    """What a kernel depends on."""
+    launches, codes, dead = key
+    return tuple([launch.part for launch in launches]), codes, dead
+
+
+def joined_moment(moments: list[int]) -> int:
+    """The moments at which one launch was recorded, as the simulated driver takes them.
+
+    The last one, and above it how many came before.
+    """
+    return moments[-1] | (moments[-1] - moments[0]) << MOMENT_BITS

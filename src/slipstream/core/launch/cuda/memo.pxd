@@ -18,6 +18,7 @@ cdef class Window:
     cdef public Py_ssize_t start
     cdef public list releases
     cpdef object clear(self)
+    cpdef object seal(self)
     cdef object note(self, Launch launch, object code, int instruction)
 
 cdef class Graph:

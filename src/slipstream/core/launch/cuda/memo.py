@@ -85,6 +85,12 @@ class Window:
         self.start = 0
         self.releases = []
 
+    def seal(self) -> None:
+        """What is recorded next belongs to another window: releases tell no more."""
+        release: Release
+        for release in self.releases:
+            release.launches = None
+
     def note(self, launch: Launch, code: Any, instruction: cython.int) -> None:
         """Add a launch whose words are there, and the user's line that it comes from."""
         self.launches.append(launch)

@@ -294,6 +294,8 @@ class Queue:
             fresh: Window = fresh_window(self)
             recorded: list = window.launches
             self.sending = True
+            # Nothing comes between: what another thread records now it records elsewhere.
+            window.seal()
             self.window = fresh
             try:
                 hand_over(self, window, reason)
@@ -313,13 +315,16 @@ class Queue:
             self.capture.take(self, window)
             return
         self.counts.windows += 1
+        stopped: BaseException | None = None
         if window.releases and self.owner.memo and self.deferred and not window.drained:
-            self.owner.chains.join(window)
+            stopped = self.owner.chains.join(window)
         graph, reason = graph_of(self, window, reason)
         if graph is None:
             launch_rest(self, window, reason or "first sight")
-            return
-        launch_whole(self, window, graph)
+        else:
+            launch_whole(self, window, graph)
+        if stopped is not None:
+            raise stopped
 
     # -- what has waited too long --
 

@@ -71,3 +71,18 @@ def test_far_indices(threads: int, bad: int) -> None:
         ss.from_numpy(x)[rows, ss.from_numpy(places)]
     with pytest.raises((RuntimeError, IndexError), match=f"index {bad} is out of bounds"):
         ss.from_numpy(x).scatter(1, ss.from_numpy(places), 0.0)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("dtype", [ss.float32, ss.float64, ss.complex64, ss.complex128], ids=str)
+def test_a_sum_in_parts_that_is_not_finite(threads: int, dtype: Any, value: float) -> None:
+    # In the first part, in the middle, and in the last one; along rows and down columns.
+    for place in (3, 65536, (1 << 17) - 1):
+        x = np.ones(1 << 17, dtype.numpy)
+        x[place] = value
+        np.testing.assert_array_equal(ss.from_numpy(x).sum().numpy(), x.sum())
+    for row in (0, 1500, 2999):
+        x = np.ones((3000, 64), dtype.numpy)
+        x[row, 1] = value
+        np.testing.assert_array_equal(ss.from_numpy(x).sum(0).numpy(), x.sum(0))
+        np.testing.assert_array_equal(ss.from_numpy(x).sum(1).numpy(), x.sum(1))
