@@ -163,3 +163,27 @@ def test_what_is_no_stream_and_no_pool() -> None:
         cuda.set_stream(3)
     with pytest.raises(TypeError, match=r"expected a cuda\.MemPool, not int"), cuda.use_mem_pool(3):
         pass
+
+
+def test_cuda_takes_cards_only() -> None:
+    x = ss.ones(3)
+    for place in (None, 0, "cuda", "cuda:0", ss.device("cuda")):
+        assert x.cuda(place).device == ss.device("cuda:0")
+    for moved in (x, ss.nn.Linear(2, 2)):
+        with pytest.raises(RuntimeError, match=r"must be cuda device: cpu\n  mend: x.to"):
+            moved.cuda("cpu")
+
+
+def test_a_time_that_is_asked_for_too_early() -> None:
+    x = ss.ones(1 << 22, device="cuda")
+    start, end = [cuda.Event(enable_timing=True) for _ in range(2)]
+    cuda.synchronize()
+    start.record()
+    for _ in range(200):
+        x = x * 1.5
+    end.record()
+    if not end.query():
+        with pytest.raises(RuntimeError, match=r"must be completed.*\n  mend: end_event.synchro"):
+            start.elapsed_time(end)
+    end.synchronize()
+    assert start.elapsed_time(end) >= 0

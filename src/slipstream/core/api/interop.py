@@ -484,6 +484,15 @@ def _parse_to(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return dtype, None if device is None else Device(device), rest
 
 
+def to_card(self: Any, device: Any = None) -> Any:
+    """The tensor on a CUDA device, by default the current one; RuntimeError for another kind."""
+    wanted = Device("cuda" if device is None else device)
+    if wanted.type != "cuda":
+        raise RuntimeError(f"Invalid device, must be cuda device: {wanted}\n"
+                           f"  mend: x.to('{wanted}')")
+    return to(self, wanted)
+
+
 def moved(self: Any, device: Device) -> Any:
     """The tensor's elements on another device."""
     if device is CPU and self.spec.device is not CPU:

@@ -321,7 +321,7 @@ class Tensor(Methods):
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
         """The tensor on a CUDA device."""
-        return interop.to(self, "cuda" if device is None else device)
+        return interop.to_card(self, device)
 
     def pin_memory(self, device: Any = None) -> Tensor:
         """A copy in pinned memory; see `interop.pin_memory`."""

@@ -339,8 +339,8 @@ define(Entry(
 define(Entry(
     "rows_product_sums(Tensor self, Tensor other)", LIBRARY, shape=_rows_and_sums_shape, path="",
     method=False, dtypes=("float",),
-    doc="rows_product, and self summed over all leading dims; CUDA rows of 16-bit floats, or of few "
-        "float32.",
+    doc="rows_product, and self summed over all leading dims; CUDA rows of 16-bit floats, or of "
+        "few float32.",
 ), cuda=("products.rows_product_sums",))
 define(Entry(
     "linear(Tensor input, Tensor weight, Tensor? bias=None)", LIBRARY, shape=_linear_shape,

@@ -6,6 +6,7 @@ from typing import Any
 
 from slipstream.core.api.cuda.devices import backend, index_of
 from slipstream.core.launch.waiting import host_waits
+from slipstream.core.native.driver import DriverError
 from slipstream.core.vocab.devices import Device, current
 from slipstream.core.vocab.modes import modes
 
@@ -264,7 +265,14 @@ class Event:
         if self.backend is None or end_event.backend is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         self.backend.enter()
-        milliseconds: float = self.backend.driver.elapsed(self.handle, end_event.handle)
+        try:
+            milliseconds: float = self.backend.driver.elapsed(self.handle, end_event.handle)
+        except DriverError as failure:
+            if failure.code != "NOT_READY":
+                raise
+            raise RuntimeError(
+                "Both events must be completed before calculating elapsed time.\n  mend: "
+                "end_event.synchronize(), or slipstream.cuda.synchronize(), before it") from None
         return milliseconds
 
     def __del__(self) -> None:

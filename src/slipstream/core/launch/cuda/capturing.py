@@ -303,7 +303,8 @@ class Capture:
         raise RuntimeError(
             "cuda graph: a copy from pageable memory of the host cannot be captured: a replay "
             "would read memory that may be gone\n"
-            "  mend: make the tensor before the capture, or copy from pinned memory")
+            "  mend: make the tensor on the device before the capture (x.cuda()), copy from pinned "
+            "memory, or write a tensor of one element as a number (x.item())")
 
 
 def words_of(values: tuple[int, ...]) -> Words:

@@ -342,6 +342,8 @@ class Chains:
 
     def join(self, window: Window) -> BaseException | None:
         """Join what can be of a window that is sealed; what stopped it, before anything changed."""
+        if not window.releases:
+            return None
         try:
             self.join_groups(window)
         except (RecursionError, MemoryError):

@@ -294,8 +294,7 @@ class Queue:
             fresh: Window = fresh_window(self)
             recorded: list = window.launches
             self.sending = True
-            # Nothing comes between: what another thread records now it records elsewhere.
-            window.seal()
+            window.seal()  # Nothing comes between: what others record now they record elsewhere.
             self.window = fresh
             try:
                 hand_over(self, window, reason)
@@ -315,9 +314,8 @@ class Queue:
             self.capture.take(self, window)
             return
         self.counts.windows += 1
-        stopped: BaseException | None = None
-        if window.releases and self.owner.memo and self.deferred and not window.drained:
-            stopped = self.owner.chains.join(window)
+        joins = self.owner.memo and self.deferred and not window.drained
+        stopped: BaseException | None = self.owner.chains.join(window) if joins else None
         graph, reason = graph_of(self, window, reason)
         if graph is None:
             launch_rest(self, window, reason or "first sight")
