@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.simulated import SimulatedFault
+from slipstream.core.native.simulated.schedule import Stream
 
 MOVE = """
 extern "C" __global__ void kernel(int* out, const int* x, int add) {
@@ -67,6 +68,33 @@ class Lab:
 @pytest.fixture
 def lab(card):
     return Lab(card)
+
+
+def test_a_queue_is_as_deep_as_its_graphs_have_nodes(lab):
+    _, executable = lab.chain()
+    schedule, deepest = lab.driver.schedule, 0
+    for _ in range(500):
+        lab.driver.launch_graph(executable, lab.stream)
+        waiting = sum(len(work.actions) for work in lab.driver.find(
+            Stream, lab.stream, "test").queue)
+        assert waiting == schedule.pending <= 1024
+        deepest = max(deepest, waiting)
+    assert deepest > 1000, "what has room is late"
+    lab.card.wait()
+    assert not schedule.pending
+
+
+def test_a_graph_that_is_larger_than_the_queue_is_late_too(lab):
+    graph, after = lab.driver.create_graph(), ()
+    for place in range(1100):
+        after = (lab.node(graph, after, 1, 0, place),)
+    executable = lab.driver.instantiate(graph)
+    lab.move(2, 1, 5)
+    lab.driver.launch_graph(executable, lab.stream)
+    assert lab.driver.schedule.pending == 1100
+    lab.move(3, 1, 0)
+    assert lab.driver.schedule.pending == 1
+    assert lab.seen() == [0, 1099, 8, 3297]
 
 
 def test_a_captured_chain(lab):

@@ -201,6 +201,85 @@ def test_a_pinned_copy_ahead_without_an_edge_is_told_of(restart: Any) -> None:
             used_and_finished(x)
 
 
+def copied(copy: Any, ordered: bool) -> int:
+    """A copy that work on a side stream may not wait for; the line of that work."""
+    side = ss.cuda.Stream()
+    w = ss.ones(100, device="cuda") * 2
+    ss.cuda.synchronize()
+    y = copy()
+    if ordered:
+        side.wait_stream(ss.cuda.current_stream())
+    with ss.cuda.stream(side):
+        z = y * 2
+    ss.cuda.synchronize()
+    assert (z.shape, w[0].item()) == ((100,), 2.0)
+    return copied.__code__.co_firstlineno + 9
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_race_with_a_copy_names_its_line(restart: Any, pinned: bool) -> None:
+    for seed in range(3):
+        restart(race=True, seed=seed)
+        x = ss.randn(100)
+        x = x.pin_memory() if pinned else x
+        copy = lambda x=x: x.cuda(non_blocking=True)  # noqa: E731
+        with pytest.raises(SimulatedFault, match="race") as caught:
+            copied(copy, False)
+        text = str(caught.value)
+        assert "copy of 400 bytes at" in text
+        line = copy.__code__.co_firstlineno
+        assert f"copy of 400 bytes at {__file__}:{line} " in text
+        restart(race=True, seed=seed)
+        assert f"{__file__}:{copied(copy, True)} reads" in text
+
+
+def late_stream(ordered: str) -> tuple[int, int]:
+    """Work on a stream that is made after what it needs; the lines of the two."""
+    w = ss.ones(7, device="cuda") * 2
+    ss.cuda.synchronize()
+    a = ss.ones(100, device="cuda") * 3
+    side = ss.cuda.Stream()
+    if ordered == "wait_stream":
+        side.wait_stream(ss.cuda.current_stream())
+    elif ordered == "event":
+        side.wait_event(ss.cuda.current_stream().record_event())
+    elif ordered == "host":
+        ss.cuda.synchronize()
+    with ss.cuda.stream(side):
+        z = a * 2
+    ss.cuda.synchronize()
+    assert (z[7].item(), w[0].item()) == (6.0, 2.0)
+    first = late_stream.__code__.co_firstlineno
+    return first + 4, first + 13
+
+
+def test_a_block_that_needs_a_wait_hides_no_forgotten_one(restart: Any) -> None:
+    for seed in range(6):
+        restart(race=True, seed=seed)
+        with pytest.raises(SimulatedFault, match="race") as caught:
+            late_stream("")
+        for ordered in ("wait_stream", "event", "host"):
+            restart(race=True, seed=seed)
+            for line in late_stream(ordered):
+                assert f"{__file__}:{line}" in str(caught.value)
+
+
+def test_a_block_that_others_had_is_no_race(restart: Any) -> None:
+    for seed in range(6):
+        restart(race=True, seed=seed)
+        x = ss.ones(COUNT, device="cuda")
+        ss.cuda.synchronize()
+        for _ in range(3):
+            side = ss.cuda.Stream()
+            _ = x * 2
+            with ss.cuda.stream(side):
+                # In blocks that the default stream's work has just had.
+                y = x * 3
+                z = y + x
+            del _, y, z
+        ss.cuda.synchronize()
+
+
 def test_a_wait_leaves_the_windows_of_other_threads_alone(restart: Any) -> None:
     restart()
     mine, theirs = ss.cuda.Stream(), ss.cuda.Stream()

@@ -27,6 +27,7 @@ cdef class CudaBackend(Backend):
     cdef public object lock
     cdef public object counters
     cdef public object chains
+    cdef public bint telling
     cpdef Queue queue(self)
     cpdef object boundary(self)
     cpdef dict lasting(self)

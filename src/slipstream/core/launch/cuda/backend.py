@@ -69,12 +69,14 @@ class CudaBackend(Backend):
     lock: Any
     counters: Tickets
     chains: Chains
+    telling: bool
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.name = str(device)
         self.ordinal = device.index or 0
         self.driver = drivers.current()
+        self.telling = self.driver.name == "simulated"
         if self.ordinal >= self.driver.device_count():
             raise RuntimeError(f"invalid device {device}: there are "
                                f"{self.driver.device_count()} CUDA devices")
@@ -283,7 +285,7 @@ class CudaBackend(Backend):
         if forks.forked:
             forks.refuse()
         self.hot.use(self.context)
-        if mode_table.ring is not None:
+        if self.telling or mode_table.ring is not None:
             tell_site(self.driver)
 
     def check(self) -> None:
@@ -404,7 +406,10 @@ def call_timed(queue: Queue, name: str, call: Any) -> None:
 
 
 def tell_site(driver: Any) -> None:
-    """Tell the simulated driver the user's line, which it keeps with each piece of work."""
+    """Tell the simulated driver the user's line, which it keeps with each piece of work.
+
+    Launches have theirs of their windows; copies and fills have it of here.
+    """
     state: ModeState = mode_table.current()
     driver.site = (state.code, state.instruction)
 

@@ -104,8 +104,12 @@ class Edges:
             # A pool's block that another capture used: the user orders their replays.
             return
         try:
+            # What is still to be sent goes out before: its own waits are the program's.
+            later.send("edge")
+            self.driver.unasked = True
             self.order_after(later, handle, place)
         finally:
+            self.driver.unasked = False
             self.driver.destroy_event(handle)
 
     def wait_event(self, handle: int, place: Any) -> None:

@@ -482,19 +482,19 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     timer: Sends | None = None if modes.ring is None else modes.ring.timer
     work: Any = None if timer is None else work_of(window, place, len(rest), reason)
     begun: Any = None if timer is None else timer.begin(queue, work)
+    site: Any = queue.driver.site if queue.simulated else None
     for each in rest:
         launch = each
         end: cython.Py_ssize_t = window.ends.get(place)
         if queue.simulated:
             queue.driver.site, queue.driver.stamp = stamps_of(window)[place]
         launch_one(queue, launch, window.words, start, end - start)
-        start = end
-        place += 1
+        start, place = end, place + 1
     if timer is not None:
         timer.sent(queue, work, begun)
     if queue.simulated:
-        # What comes next is checked against the blocks of its own moment.
-        queue.driver.stamp = None
+        # What comes next is of its own line, and checked against the blocks of its own moment.
+        queue.driver.site, queue.driver.stamp = site, None
 
 
 def launch_one(queue: Queue, launch: Launch, words: Words, start: cython.Py_ssize_t,

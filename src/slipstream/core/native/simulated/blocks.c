@@ -44,6 +44,7 @@ typedef struct block_list {
 
 typedef struct access_record {
     uint32_t slot, clock;
+    u64 moment;
 } access_record;
 
 #define SET_BIT 0x80000000u

@@ -248,7 +248,7 @@ class Tickets:
         if self.race:
             clock = array("I", self.base)
             for slot, count in zip(self.slots, self.shape.known[place], strict=False):
-                clock[slot] += count
+                tick(clock, slot, count)
             ticket.slot = self.slots[self.shape.chain_of[place]]
             ticket.clock = clock
         return ticket

@@ -12,6 +12,17 @@ static int unordered(const world *w, uint32_t id) {
     return record->slot >= w->clock_count || record->clock > w->clock[record->slot];
 }
 
+/* The same, or the order is only the allocator's, which lets a block's next owner wait, and both
+   are accesses to one block: another time the program would get a block that needs no wait. */
+static int conflicting(const world *w, uint32_t id, u64 address) {
+    const access_record *record = &w->records[id];
+    if (!id || id == w->work_id) return 0;
+    if (unordered(w, id)) return 1;
+    if (record->clock <= w->clock[record->slot + 1]) return 0;
+    const block *mine = block_at(w, address, w->work_moment, 0);
+    return mine && mine == block_at(w, address, record->moment, 0);
+}
+
 static void report_race(world *w, u64 address, uint32_t other, int access, int theirs) {
     if (w->last_reported == other) return;
     w->last_reported = other;
@@ -53,19 +64,20 @@ static uint32_t with_reader(world *w, uint32_t old) {
 
 static void check_readers(world *w, u64 address, uint32_t readers, int access) {
     if (!(readers & SET_BIT)) {
-        if (unordered(w, readers)) report_race(w, address, readers, access, SLIP_READ);
+        if (conflicting(w, readers, address)) report_race(w, address, readers, access, SLIP_READ);
         return;
     }
     const reader_set *set = &w->sets[readers & ~SET_BIT];
     for (uint32_t i = 0; i < set->count; i++)
-        if (unordered(w, set->ids[i])) report_race(w, address, set->ids[i], access, SLIP_READ);
+        if (conflicting(w, set->ids[i], address))
+            report_race(w, address, set->ids[i], access, SLIP_READ);
 }
 
 /* Bytes with one history, of which `address` is the first: what their history is now. */
 static history settled(world *w, u64 address, history past, int access) {
     uint32_t id = past.writer & ~ATOMIC_BIT;
     int atomics = (past.writer & ATOMIC_BIT) && access == SLIP_ATOMIC;
-    if (!atomics && unordered(w, id)) report_race(w, address, id, access, SLIP_WRITE);
+    if (!atomics && conflicting(w, id, address)) report_race(w, address, id, access, SLIP_WRITE);
     if (access == SLIP_READ) {
         past.readers = with_reader(w, past.readers);
         return past;
@@ -192,6 +204,7 @@ API uint32_t slip_begin(world *w, u64 moment, int device, uint32_t slot, const u
     w->work_slot = slot;
     w->work_id = w->record_count++;
     w->records[w->work_id].slot = slot;
+    w->records[w->work_id].moment = w->work_moment;
     w->records[w->work_id].clock = slot < clock_count ? clock[slot] : 0;
     return w->work_id;
 }

@@ -16,7 +16,9 @@ from slipstream.core.native.simulated.order import Host, join, tick
 from slipstream.core.native.simulated.working import Action, Desk, Ticket, first_moment
 from slipstream.core.vocab.settings import SimulatedCard
 
-# A real stream takes about this many launches before the host has to wait.
+# A real stream takes about this many launches before the host has to wait.  Here it is so many
+# operations of all streams, a graph's nodes among them: one wait runs no more, which Ctrl-C is
+# held for.
 DEEPEST = 1024
 # How often another stream becomes the one that runs first.
 TURN = 0.15
@@ -25,7 +27,9 @@ NODE_GAP = 1.0
 
 
 class Work:
-    """A piece of work in a stream's queue."""
+    """A piece of work in a stream's queue.  ``weight``: how many operations it is."""
+
+    weight = 1
 
     def __init__(self, stream: Stream, submitted: float) -> None:
         self.stream = stream
@@ -98,6 +102,7 @@ class GraphWork(Work):
         self.ready = list(shape.roots)
         self.ends_of = [0.0] * len(actions)
         self.left = len(actions)
+        self.weight = max(len(actions), 1)
         self.chosen = -1
 
     def choose(self) -> int:
@@ -213,8 +218,9 @@ class Schedule:
         stream.queue.append(work)
         stream.last = work
         self.busy[id(stream)] = stream
-        self.pending += 1
-        while self.pending > DEEPEST:
+        self.pending += work.weight
+        # A large graph waits like other work: what is older makes room for it.
+        while self.pending > max(DEEPEST, work.weight):
             self.now = max(self.now, self.step(self.pick()))
 
     # -- running --
@@ -236,7 +242,7 @@ class Schedule:
             work.needs = ()
             stream.time = work.end
             stream.queue.popleft()
-            self.pending -= 1
+            self.pending -= work.weight
             if not stream.queue:
                 del self.busy[id(stream)]
         return work.end

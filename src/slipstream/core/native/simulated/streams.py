@@ -9,7 +9,7 @@ from typing import Any
 from slipstream.core.native.driver import TO_DEVICE, TO_HOST, WITHIN, DriverError
 from slipstream.core.native.simulated.calls import POLL_TIME, SUBMIT_TIME, driver_call
 from slipstream.core.native.simulated.memory import MemoryCalls
-from slipstream.core.native.simulated.order import join
+from slipstream.core.native.simulated.order import join, join_unasked
 from slipstream.core.native.simulated.schedule import ActionWork, Event, Marker, Stream, Work
 from slipstream.core.native.simulated.working import Action, CallAction, CopyAction, FillAction
 
@@ -26,6 +26,7 @@ class Marks(threading.local):
     site: Any = None
     stamp: int | None = None
     stamps: list[Any] | None = None
+    unasked: bool = False
 
 
 class StreamCalls(MemoryCalls):
@@ -61,6 +62,15 @@ class StreamCalls(MemoryCalls):
     @stamps.setter
     def stamps(self, stamps: list[Any] | None) -> None:
         self.marks.stamps = stamps
+
+    @property
+    def unasked(self) -> bool:
+        """Whether this thread's waits are the allocator's: races of the program's stay such."""
+        return self.marks.unasked
+
+    @unasked.setter
+    def unasked(self, unasked: bool) -> None:
+        self.marks.unasked = unasked
 
     # -- submitting --
 
@@ -202,7 +212,7 @@ class StreamCalls(MemoryCalls):
         if marker is None:
             return
         if self.options.race:
-            join(found.clock, marker.clock)
+            (join_unasked if self.marks.unasked else join)(found.clock, marker.clock)
         if not marker.done and marker.stream is not found:
             wait = Work(found, self.schedule.now)
             wait.needs = (marker,)
