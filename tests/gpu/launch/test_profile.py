@@ -288,7 +288,9 @@ def test_moving_pageable_bytes_is_copying(nbytes):
         assert 0 <= recording.layers["copies"] - spent < 5_000 * len(moved)
     facts = profiler.summary(recording)
     assert facts["bound"] == "copy" or nbytes < PIECE
-    assert "the host moves pageable bytes" in seen.verdict() or nbytes < PIECE
+    # Which of the two takes longest a real clock decides.
+    longest = "copy-bound" if REAL else "the host moves pageable bytes"
+    assert longest in seen.verdict() or nbytes < PIECE
 
 
 def test_the_host_alone_where_no_card_is_asked_for():
