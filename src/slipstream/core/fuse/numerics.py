@@ -57,14 +57,16 @@ def _erfc_above_half(y: Array) -> Array:
     return result * _exp_of_minus_square(np.minimum(y, 30.0))
 
 
-def _in_float64(function: Any) -> Any:
+def _in_wider(function: Any) -> Any:
+    """Compute in numbers that keep what a dozen roundings in a row would lose of the operand's."""
     def call(x: Array) -> Array:
         x = np.asarray(x)
-        return function(x.astype(np.float64)).astype(x.dtype)[()]
+        wider = np.float64 if x.dtype.itemsize < 8 else np.longdouble
+        return function(x.astype(wider)).astype(x.dtype)[()]
     return call
 
 
-@_in_float64
+@_in_wider
 def erf(x: Array) -> Array:
     """The error function, elementwise."""
     size = np.abs(x)
@@ -76,9 +78,7 @@ def erf(x: Array) -> Array:
     return result
 
 
-@_in_float64
-def erfc(x: Array) -> Array:
-    """1 - erf(x), elementwise, accurate in the upper tail."""
+def _erfc(x: Array) -> Array:
     size = np.abs(x)
     small = size <= 0.46875
     result = np.array(x, copy=True)
@@ -89,10 +89,16 @@ def erfc(x: Array) -> Array:
     return result
 
 
+@_in_wider
+def erfc(x: Array) -> Array:
+    """1 - erf(x), elementwise, accurate in the upper tail."""
+    return _erfc(x)
+
+
+@_in_wider
 def ndtr(x: Array) -> Array:
     """The share of a normal distribution that lies below x."""
-    wide = np.asarray(x).astype(np.float64)
-    return (0.5 * erfc(wide * -np.sqrt(0.5))).astype(np.asarray(x).dtype)[()]
+    return 0.5 * _erfc(x * -np.sqrt(x.dtype.type(0.5)))
 
 
 def rsqrt(x: Array) -> Array:
