@@ -27,6 +27,13 @@ NVRTC_NEEDS = ["cuda-bindings>=13,<14", "nvidia-cuda-nvrtc>=13,<14"]
 SCRIPT_SECONDS = 300
 # A run on two cores needs half of it; where others use them too, what is rarest is left out.
 NVRTC_SECONDS = 600
+# What a test that was not begun says in a report.
+LATE = 'message="no time is left"'
+# Where a run must end, as CI's must: the seconds after its beginning from which on the two legs of
+# the CUDA road begin no more tests.  A usual machine is done by then.  The second one begins with
+# the last modules: with what the first one may have left out.
+STARTED = os.environ.get("CI_STARTED")
+SIMULATED_SECONDS, UNCOMPILED_SECONDS = 2600, 3200
 Count = tuple[int, int]
 
 
@@ -39,6 +46,9 @@ def run_pytest(name: str, arguments: list[str], python: Path | str = sys.executa
     command = [str(python), "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
     status = subprocess.run(command, cwd=cwd, env=environment).returncode
     passed, failed = read_report(report) if report.exists() else (0, 1)
+    late = report.read_text(errors="replace").count(LATE) if report.exists() else 0
+    if late:
+        print(f"{name}: {late} tests were left out, as no time was left for them")
     return passed, failed or int(status != 0)
 
 
@@ -92,14 +102,21 @@ def uncompiled() -> Count:
 
 def simulated() -> Count:
     """Run the tests of the CUDA road on the simulated driver, and all of the random programs."""
-    every = ["--programs", "1000", "--schedules", "20"]
+    every = ["--programs", "1000", "--schedules", "20", *until(SIMULATED_SECONDS)]
     return run_pytest("simulated", ["-n", "2", *every, SIMULATED], environment=on_simulated())
+
+
+def until(seconds: int) -> list[str]:
+    """Return the options by which tests end so many seconds after the run began, if it must."""
+    return [] if STARTED is None else ["--until", str(float(STARTED) + seconds)]
 
 
 def simulated_uncompiled() -> Count:
     """Run them on the Python sources of the core; the kernels are kept from the run before."""
     environment = {**on_simulated(), "SLIPSTREAM_CORE": "uncompiled"}
-    return run_pytest("simulated-uncompiled", ["-n", "2", SIMULATED], environment=environment)
+    some = [] if STARTED is None else ["--last-first", *until(UNCOMPILED_SECONDS)]
+    return run_pytest("simulated-uncompiled", ["-n", "2", *some, SIMULATED],
+                      environment=environment)
 
 
 def on_simulated() -> dict[str, str]:

@@ -5,7 +5,9 @@ Kernels are kept in pytest's cache folder: they are compiled once, whatever the 
 
 from __future__ import annotations
 
+import math
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,9 +68,12 @@ ground = Ground()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare how long the tests of random programs run."""
+    """Declare how long the tests of random programs run, and until when all do."""
     parser.addoption("--programs", type=int, help="how many random programs run")
     parser.addoption("--schedules", type=int, help="how many schedules each of them runs under")
+    parser.addoption("--until", type=float, default=math.inf,
+                     help="when no more tests are begun, in seconds since 1970")
+    parser.addoption("--last-first", action="store_true", help="begin with the last module")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,8 +85,18 @@ def pytest_configure(config: pytest.Config) -> None:
     ground.enter()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test when time is up."""
+    if HERE in item.path.parents and time.time() > item.config.getoption("--until", math.inf):
+        pytest.skip("no time is left")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without a driver there is nothing to run on."""
+    if config.getoption("--last-first", False):
+        places = {path: -place for place, path in enumerate(dict.fromkeys(
+            item.path for item in items))}
+        items.sort(key=lambda item: places[item.path])
     if ground.missing:
         for item in items:
             if HERE in item.path.parents:
