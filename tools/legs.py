@@ -33,7 +33,7 @@ LATE = 'message="no time is left"'
 # the CUDA road begin no more tests.  A usual machine is done by then.  The second one begins with
 # the last modules: with what the first one may have left out.
 STARTED = os.environ.get("CI_STARTED")
-SIMULATED_SECONDS, UNCOMPILED_SECONDS = 2600, 3200
+SIMULATED_SECONDS, UNCOMPILED_SECONDS = 2900, 3600
 Count = tuple[int, int]
 
 
