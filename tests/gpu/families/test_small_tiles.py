@@ -126,7 +126,7 @@ def test_a_layers_gradients_are_summed_beside_their_product(size: tuple[int, int
 
 
 def test_rows_that_are_not_summed_beside_their_product() -> None:
-    # Too few steps for these tiles; more than they take; a bias of one; no gaps are passed over.
+    # Too few steps for these tiles; more than they take; a bias of one.
     for rows, out, columns, one in ((12, 40, 24, False), (600, 40, 24, False), (64, 40, 24, True)):
         values = [numbers(21, (rows, columns)), numbers(22, (out, columns)),
                   numbers(23, 1 if one else out)]
