@@ -87,8 +87,12 @@ class Adam(Elementwise):
         return moments(parameter, *names_of(group["amsgrad"]))
 
     def _plan(self, group: Group, state: dict[str, Any]) -> tuple[Any, tuple[str, ...], Any]:
-        rule, names = rule_of(group["maximize"], group["amsgrad"], decay_of(group))
-        return rule, names, adam_numbers(group, state["step"].item())
+        return plan_at(group, state["step"].item())
+
+    def _plan_of(self, part: Part) -> tuple[Any, tuple[str, ...], Any]:
+        # The counters were just read together.
+        return self._plan(part.group, part.states[0]) if part.steps is None else plan_at(
+            part.group, part.steps.latest)
 
     def _gates(self, group: Group) -> bool:
         return True
@@ -157,6 +161,12 @@ def names_of(amsgrad: bool) -> tuple[str, ...]:
 def rule_of(maximize: bool, amsgrad: bool, decay: str) -> tuple[AdamRule, tuple[str, ...]]:
     """The rule for these options, and the names of what it writes: the same objects each step."""
     return AdamRule(maximize, amsgrad, decay), names_of(amsgrad)
+
+
+def plan_at(group: Group, step: float) -> tuple[AdamRule, tuple[str, ...], dict[str, float]]:
+    """The formula, the names of what it writes, and the numbers of a group's step."""
+    rule, names = rule_of(group["maximize"], group["amsgrad"], decay_of(group))
+    return rule, names, adam_numbers(group, step)
 
 
 def decay_of(group: Group) -> str:

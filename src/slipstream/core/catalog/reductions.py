@@ -69,8 +69,8 @@ def restored(g: Any, self_spec: Any, dim: Any, keepdim: bool) -> Any:
 
 def size_of(self_spec: Any, dim: Any) -> int:
     """How many elements each result is reduced from."""
-    if not self_spec.ndim:
-        return 1
+    if dim is None or not self_spec.ndim:
+        return self_spec.numel
     return math.prod(self_spec.shape[d] for d in reduced(self_spec, dim))
 
 

@@ -64,6 +64,7 @@ cdef class Steps:
     cdef public list tensors
     cdef public Spec spec
     cdef public bint single
+    cdef public double latest
     cpdef size_t address(self, TensorBase each) except? 0
     cpdef double read(self, size_t address) except? -1
     cpdef object write(self, size_t address, double value)

@@ -175,14 +175,19 @@ class TensorList:
 
 
 class Steps:
-    """The step counters of parameters that began together: tensors of one number on the CPU."""
+    """The step counters of parameters that began together: tensors of one number on the CPU.
+
+    ``latest``: what all of them hold since the last `advance`.
+    """
 
     tensors: list[TensorBase]
     spec: Spec
     single: bool
+    latest: float
 
     def __init__(self, tensors: list[TensorBase]) -> None:
         self.tensors = tensors
+        self.latest = 0.0
         tensor: TensorBase = tensors[0]
         self.spec = tensor.spec
         self.single = self.spec.itemsize == 4
@@ -231,6 +236,7 @@ class Steps:
             self.write(address, value + 1)
             tensor.storage.version += 1
             tensor.storage.write_site = site
+        self.latest = value + 1
         return True
 
     def write(self, address: cython.size_t, value: cython.double) -> None:

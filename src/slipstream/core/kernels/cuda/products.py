@@ -432,12 +432,7 @@ class ProductSizes:
         depth: cython.Py_ssize_t = left.shape[-1]
         if self.bounded and not is_small(left.dtype, left.numel // depth, shape[-1], depth):
             return None
-        plan = Plan(self.op, self.recipe, KERNEL)
-        plan.out_spec = specs.contiguous(left.device, left.dtype, shape)
-        plan.out_specs = (plan.out_spec,)
-        plan.outputs = 1
-        plan.backend = self.backend
-        plan.operands = self.operands
+        plan = _plan_like(self, specs.contiguous(left.device, left.dtype, shape))
         self.bound += 1
         plan.kernel = plain(plan, left, right, self.turned, added, self.bound <= LEADING)
         plan.rule = self.rules[flags]
@@ -497,16 +492,23 @@ class RowsSizes:
         right: Spec = values[1].spec
         if left.shape[:-1] != right.shape[:-1] or not sums_rows(left, right):
             return None
-        plan = Plan(self.op, self.recipe, KERNEL)
         rows, columns = left.shape[-1], right.shape[-1]
-        plan.out_spec = specs.contiguous(left.device, left.dtype, (rows, columns))
-        plan.out_specs = (plan.out_spec, specs.contiguous(left.device, left.dtype, (rows,)))
-        plan.outputs = 2
-        plan.backend = self.backend
-        plan.operands = self.operands
+        plan = _plan_like(self, *[specs.contiguous(left.device, left.dtype, shape)
+                                  for shape in ((rows, columns), (rows,))])
         plan.kernel = _summed(plan, left, right)
         plan.rule = self.rules[flags]
         return plan
+
+
+def _plan_like(sizes: Any, *out_specs: Spec) -> Plan:
+    """A plan of the op that ``sizes`` binds, without its kernel and rule."""
+    plan = Plan(sizes.op, sizes.recipe, KERNEL)
+    plan.out_specs = out_specs
+    plan.out_spec = out_specs[0]
+    plan.outputs = len(out_specs)
+    plan.backend = sizes.backend
+    plan.operands = sizes.operands
+    return plan
 
 
 def rows_product_sums_sizes(plan: Any, call: Any) -> RowsSizes | None:
