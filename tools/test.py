@@ -1,6 +1,6 @@
 """Everything continuous integration runs; the last line is ``N passed, N failed``.
 
-Usage: python tools/test.py [LEG ...]     all legs without a name, but for those that stand apart
+Usage: python tools/test.py [LEG ...]     all legs without a name
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ LEGS = {
     "simulated": legs.simulated,
     "simulated-uncompiled": legs.simulated_uncompiled,
     "no-compiler": legs.no_compiler,
-    "nvrtc": legs.nvrtc,
     "scripts": legs.scripts,
     "check": legs.checks,
+    "nvrtc": legs.nvrtc,
 }
-# Takes some ten minutes of a core: run by its name.
-APART = ("nvrtc",)
 
 
 def main(names: list[str]) -> int:
@@ -35,7 +33,7 @@ def main(names: list[str]) -> int:
     SUMMARY.parent.mkdir(parents=True, exist_ok=True)
     SUMMARY.unlink(missing_ok=True)
     results = {}
-    for name in names or [name for name in LEGS if name not in APART]:
+    for name in names or LEGS:
         print(f"== {name}", flush=True)
         started = time.monotonic()
         results[name] = (*LEGS[name](), time.monotonic() - started)

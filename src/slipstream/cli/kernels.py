@@ -57,6 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     actions = {"build": run_build, "list": run_list, "clear": run_clear, "stats": run_stats}
     try:
         return actions[arguments.action](arguments)
+    except BrokenPipeError:
+        # Whoever reads the list has seen enough.
+        raise
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"slipstream kernels: {error}", file=sys.stderr)
         return 1

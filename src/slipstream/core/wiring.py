@@ -5,7 +5,7 @@ A test lists them; nothing else may be set from outside.
 
 from __future__ import annotations
 
-from slipstream.core.api import arrays
+from slipstream.core.api import arrays, interop
 from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch import autocasting, gradients, mixing, modes, op, writing
@@ -44,6 +44,8 @@ def wire() -> None:
     op.wiring.special = autocasting.special
     op.wiring.gather = mixing.gather
     mixing.hooks.to_device = ops.to_device
+    mixing.hooks.full = ops.full_memory
+    mixing.hooks.number_of = interop.item
     op.wiring.begin_write = writing.begin_write
     op.wiring.end_write = writing.end_write
     op.wiring.deliver = writing.deliver

@@ -190,3 +190,58 @@ def test_a_time_that_is_asked_for_too_early() -> None:
             start.elapsed_time(end)
     end.synchronize()
     assert start.elapsed_time(end) >= 0
+
+
+def test_an_index_of_another_device() -> None:
+    host, card = ss.arange(6.0), ss.arange(6.0, device="cuda")
+    for index in (ss.tensor([1, 2]), host > 3):
+        assert card[index].tolist() == host[index].tolist()
+        with pytest.raises(RuntimeError, match=r"indices should be either on cpu or on the same "
+                           r"device as the indexed tensor \(cpu\)\n  in index\(.*\n  mend: move"):
+            host[index.cuda()]
+        with pytest.raises(RuntimeError, match="indices should be either on cpu"):
+            host[index.cuda()] = 0.0
+        for x, values in ((host, ss.zeros(2, device="cuda")), (card, ss.zeros(2))):
+            with pytest.raises(RuntimeError, match="to be on the same device"):
+                x[index] = values
+            x[index] = values.sum()
+            x[index] = ss.tensor([1.0, 2.0], device=x.device)
+    assert host.tolist() == card.tolist() == [0.0, 1.0, 2.0, 3.0, 1.0, 2.0]
+
+
+def test_a_scope_that_copies_between_devices_tells_of_it() -> None:
+    host, card = ss.arange(3.0), ss.arange(3.0, device="cuda")
+    with cuda.allow_mixed_devices() as scope:
+        assert (host + card).tolist() == [0.0, 2.0, 4.0]
+        assert host[ss.tensor([2], device="cuda")].tolist() == [2.0]
+        card[ss.tensor([1, 2])] = ss.tensor([7.0, 8.0])
+    assert card.tolist() == [0.0, 7.0, 8.0]
+    assert sorted(scope.copies.values()) == [[1, 8], [1, 8], [1, 12]]
+    assert str(scope).count(": 1 copy between devices, ") == 3
+    with pytest.raises(RuntimeError, match="to be on the same device"):
+        host + card
+
+
+@pytest.mark.parametrize("value", [2.5, -3, True, 1.5 + 2j])
+def test_a_scalar_of_the_cpu_is_a_number(value: Any) -> None:
+    scalar, x = ss.tensor(value), ss.arange(3.0)
+    there, graph = x.cuda(), cuda.CUDAGraph()
+    cuda.synchronize()
+    before = cuda.driver_stats()["copies"]
+    eager = there * scalar
+    assert cuda.driver_stats()["copies"] == before
+    with cuda.graph(graph):
+        captured = there * scalar
+    there += 1
+    # As in PyTorch the capture holds the value of now.
+    scalar.zero_()
+    graph.replay()
+    assert (eager.dtype, eager.tolist()) == ((x * value).dtype, (x * value).tolist())
+    assert captured.tolist() == ((x + 1) * value).tolist()
+
+
+def test_a_trained_scalar_of_the_cpu_gets_its_gradient() -> None:
+    weight = ss.tensor(2.0, requires_grad=True)
+    (ss.arange(3.0, device="cuda") * weight).sum().backward()
+    assert weight.grad is not None
+    assert (weight.grad.device.type, weight.grad.item()) == ("cpu", 3.0)

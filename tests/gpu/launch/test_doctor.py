@@ -10,7 +10,7 @@ import pytest
 
 import slipstream as ss
 from slipstream.cli import doctor
-from slipstream.core.api.cuda import installation
+from slipstream.core.api.cuda import installation, keeping
 from slipstream.core.native.driver import DriverError
 from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab import optional
@@ -50,6 +50,16 @@ def test_kept_kernels_are_counted(restart: Any, tmp_path: Any,
     monkeypatch.setattr(installation, "folder", lambda: tmp_path)
     monkeypatch.setattr(installation, "kept_files", lambda: [(0.0, 3 << 20, tmp_path)] * 2)
     assert installation.cache() == {"folder": str(tmp_path), "kernels": 2, "mib": 6.0}
+
+
+@pytest.mark.parametrize("name", ["scaled", "E3ES1_2E", "slip_global_x1"])
+def test_kept_kernels_have_their_names(name: str, restart: Any, tmp_path: Any,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    restart()
+    monkeypatch.setattr(settings, "cache", str(tmp_path))
+    kernel = ss.cuda.kernel(f"__global__ void {name}(float *x) {{ x[threadIdx.x] *= 2; }}")
+    kernel(ss.ones(4, device="cuda"), grid=1, block=4)
+    assert name in [each.name for each in keeping.kept_kernels()]
 
 
 def test_what_is_too_old_is_said_with_the_mend() -> None:

@@ -16,6 +16,7 @@ from slipstream.core.api import interop
 from slipstream.core.catalog import indexing as catalog
 from slipstream.core.catalog import mask_writes
 from slipstream.core.catalog.table import ops
+from slipstream.core.dispatch.mixing import mixing
 from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.dispatch.op import Op
 from slipstream.core.dispatch.writing import check_single
@@ -23,7 +24,7 @@ from slipstream.core.launch.door import backend_of
 from slipstream.core.launch.waiting import asked
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU
-from slipstream.core.vocab.errors import is_refusal, restate
+from slipstream.core.vocab.errors import MixedDeviceError, explain, is_refusal, restate
 from slipstream.core.vocab.records import Spec, TensorBase
 
 _FIRST = (catalog.SELECT,)
@@ -146,13 +147,14 @@ def _is_itself(part: Any, value: Any) -> bool:
 
 
 def _value_of(self: Any, value: Any, cast: bool = True) -> Any:
-    """A value to be written: a Python number, or a tensor on the tensor's device."""
+    """A value to be written: a Python number, or a tensor; one number on the tensor's device."""
     if isinstance(value, (bool, int, float, complex)):
         return _checked(self, value)
     if isinstance(value, np.generic):
         return _checked(self, value.item())
     if isinstance(value, TensorBase):
-        if value.spec.device is self.spec.device:
+        # Elements elsewhere are the op's to refuse, or to copy where that is allowed.
+        if value.spec.device is self.spec.device or (cast and value.spec.ndim):
             return value
         return interop.to(value, self.spec.device)
     made = interop.as_tensor(value)
@@ -203,6 +205,16 @@ def _tensor_of(self: Any, item: Any) -> Any:
     return made
 
 
+def _allow(self: Any, index: Any) -> None:
+    """Count the copy of a device's index to another one; MixedDeviceError where none is allowed."""
+    if not mixing.allowed:
+        place = self.spec.device
+        raise MixedDeviceError(explain(
+            "index", {"self": self, "index": index}, "indices should be either on cpu or on the "
+            f"same device as the indexed tensor ({place})", f"move the index, index.to('{place}')"))
+    mixing.count(index.spec.nbytes)
+
+
 def _index_tensor(self: Any, item: Any) -> Any:
     """An index tensor on the tensor's device; bytes as a mask, 0-dim ones as Python values."""
     dtype = item.spec.dtype
@@ -213,6 +225,8 @@ def _index_tensor(self: Any, item: Any) -> Any:
         found = asked("__index__", item, interop.item, item)
         return bool(found) if dtype in (dtypes.bool_, dtypes.uint8) else found
     if item.spec.device is not self.spec.device:
+        if item.spec.device is not CPU:
+            _allow(self, item)
         item = interop.to(item, self.spec.device)
     if dtype is dtypes.uint8:
         return ops.ne.call((item, 0), None)

@@ -31,6 +31,8 @@ class Hooks:
     """What the layer above provides; set once at import."""
 
     to_device: Any = None
+    full: Any = None
+    number_of: Any = None
 
 
 mixing = Mixing()
@@ -80,4 +82,7 @@ def _brought(op: Any, tensor: Any, device: Device) -> Any:
         return None
     if not scalar:
         mixing.count(tensor.spec.nbytes)
+    elif tensor.record is None:
+        # A kernel that writes a number is replayed with others, and a capture may hold it.
+        return hooks.full.call(((), hooks.number_of(tensor), tensor.spec.dtype, device), None)
     return hooks.to_device.call((tensor, device), None)

@@ -193,8 +193,8 @@ class allow_mixed_devices:  # noqa: N801
         mixing.allowed, mixing.copies = self.before
 
     def __str__(self) -> str:
-        lines = [f"{file}:{line}: {count} copies between devices, {nbytes:,} bytes"
-                 for (file, line), (count, nbytes) in self.copies.items()]
+        lines = [f"{file}:{line}: {count} {'copy' if count == 1 else 'copies'} between devices, "
+                 f"{nbytes:,} bytes" for (file, line), (count, nbytes) in self.copies.items()]
         return "\n".join(lines) or "no copies between devices"
 
 

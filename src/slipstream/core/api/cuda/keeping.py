@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from slipstream.core.launch.cuda.modules import folder, kept_files, pack_folder, read_kept
 from slipstream.core.launch.cuda.packs import Pack, packs
 
-# The section of a kernel's code in a cubin.
+# The section of a kernel's code in a cubin; its symbol in what the simulated driver built.
 SECTION = re.compile(rb"\0\.text\.(\w+)\0")
+SYMBOL = re.compile(rb"(\d+)(slip_global_(\w+))")
 
 
 class Kept(NamedTuple):
@@ -31,9 +32,22 @@ def kept_kernels() -> list[Kept]:
     for _, _, path in kept_files():
         image = read_kept(path, path.name)
         if image is not None:
-            names = SECTION.findall(image)
-            found.append(Kept(names[0].decode() if names else "", "", len(image), str(path)))
+            found.append(Kept(name_in(image), "", len(image), str(path)))
     return found
+
+
+def name_in(image: bytes) -> str:
+    """The name of the first kernel of a compiled image; "" for one without any."""
+    section = SECTION.search(image)
+    if section is not None:
+        return section[1].decode()
+    for length, symbol, name in SYMBOL.findall(image):
+        # The compiler writes a name behind its length; what is before that may end in a digit.
+        for start in range(len(length)):
+            end = int(length[start:])
+            if symbol[end:end + 1] == b"E":
+                return name[:end - len(symbol)].decode()
+    return ""
 
 
 def kept_statistics() -> dict[str, Any]:
