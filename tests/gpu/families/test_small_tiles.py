@@ -98,6 +98,19 @@ def test_gradients_of_a_layer() -> None:
     check(call, ULPS)
 
 
+@pytest.mark.parametrize("wanted", [(0, 1), (0, 2), (1, 2), (0,), (1,), (2,)])
+def test_a_layer_of_which_something_is_frozen(wanted: tuple[int, ...]) -> None:
+    shapes = ((40, 24), (16, 24), (16,))
+
+    def call(device: str) -> Any:
+        operands = [tensor(numbers(24 + place, shape), device).requires_grad_(place in wanted)
+                    for place, shape in enumerate(shapes)]
+        out = ss.nn.functional.linear(*operands)
+        return ss.autograd.grad(out, [operands[each] for each in wanted], out.detach())
+
+    check(call, ULPS)
+
+
 # Rows, columns of the gradient and of the input: every tile, ends of tiles and of shares.
 @pytest.mark.parametrize("size", [(64, 256, 256), (17, 10, 64), (100, 7, 33), (512, 48, 16),
                                   (65, 130, 250), (300, 1, 5), (40, 331, 300), (400, 100, 20)])

@@ -287,10 +287,13 @@ def _linear_gradients(wanted: Any, g: Any, input: Any, weight: Any, weight_spec:
     The input's comes last: what its own gradient asks for next can be done where it is made.
     """
     names = wanted[0]
+    # Of what wants no gradient there is no spec.
+    if "weight" not in names:
+        return None
     upstream = cython.declare(TensorBase, g)
     rows = cython.declare(Spec, weight_spec)
     shared = cython.declare(Spec, bias_spec)
-    if upstream.spec.device.type != "cuda" or rows.ndim != 2 or "weight" not in names:
+    if upstream.spec.device.type != "cuda" or rows.ndim != 2:
         return None
     if "bias" not in names:
         shares = [_weight_grad(g, input, weight_spec)]
