@@ -215,3 +215,27 @@ def test_blocks_of_streams_that_threads_use_at_once_are_kept_apart(restart: Any)
     for _ in range(4):
         together(act)
         assert [found[number] for number in range(THREADS)] == wanted
+
+
+def test_scopes_of_streams_and_devices_are_each_threads_own(restart: Any) -> None:
+    restart()
+    outer = ss.cuda.Stream()
+    both = threading.Barrier(2, timeout=60)
+
+    def act(number: int) -> None:
+        scopes: tuple[Any, ...] = (ss.cuda.Stream(), ss.device("meta"))
+        around: Any = ss.device("cuda" if number else "cpu")
+        for inner in scopes:
+            with ss.cuda.stream(outer if number else None), around:
+                before = ss.cuda.current_stream(), ss.get_default_device()
+                # The one that enters last leaves last.
+                if not number:
+                    both.wait()
+                with inner:
+                    for _ in range(2):
+                        both.wait()
+                if number:
+                    both.wait()
+                assert (ss.cuda.current_stream(), ss.get_default_device()) == before
+
+    together(act)

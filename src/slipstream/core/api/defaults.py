@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from slipstream.core.api.interop import Defaults
@@ -52,16 +53,23 @@ class device(Device):
 
 def _enter(self: Device) -> Device:
     state = modes.current()
-    _before.append((self, state.device))
+    _before.devices.append(state.device)
     state.device = self
     return self
 
 
 def _leave(self: Device, *failure: object) -> None:
-    modes.current().device = _before.pop()[1]
+    modes.current().device = _before.devices.pop()
 
 
-_before: list[tuple[Device, Device | None]] = []
+class Before(threading.local):
+    """The default devices around the scopes that a thread has entered, the innermost last."""
+
+    def __init__(self) -> None:
+        self.devices: list[Device | None] = []
+
+
+_before = Before()
 Device.__enter__ = _enter  # type: ignore[attr-defined]
 Device.__exit__ = _leave  # type: ignore[attr-defined]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from slipstream.core.api.cuda.devices import backend, index_of
@@ -97,15 +98,22 @@ class Stream:
         return f"<slipstream.cuda.Stream device={self.device} number={self.stream_id}>"
 
     def __enter__(self) -> Stream:
-        _entered.append(stream_scope := stream(self))
+        _entered.scopes.append(stream_scope := stream(self))
         stream_scope.__enter__()
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        _entered.pop().__exit__(*failure)
+        _entered.scopes.pop().__exit__(*failure)
 
 
-_entered: list[Any] = []
+class Entered(threading.local):
+    """The scopes of streams that a thread has entered, the innermost last."""
+
+    def __init__(self) -> None:
+        self.scopes: list[stream] = []
+
+
+_entered = Entered()
 
 
 class ExternalStream(Stream):
