@@ -60,6 +60,14 @@ def test_what_stands_around_a_row_kernel(size: tuple[int, int], dtype: Any) -> N
     counted(lambda: (functional.log_softmax(x, -1).exp() * 2 - y,), 1, 4)
 
 
+@pytest.mark.parametrize("size", [(1, 58), (4, 58), (16, 256)])
+def test_a_fill_before_a_row_kernel_is_written_whole(size: tuple[int, ...]) -> None:
+    counted(lambda: ((kept := ss.full(size, 3.0, device="cuda")), kept.sum(-1)), 2)
+    counted(lambda: (functional.softmax(ss.ones(size, device="cuda"), -1),), 2)
+    # What nobody keeps is no more than a number.
+    counted(lambda: (ss.full(size, 3.0, device="cuda").sum(-1),), 1, 2)
+
+
 def test_two_row_kernels_are_two() -> None:
     x, weight = some(16, 64), some(64)
 

@@ -71,11 +71,13 @@ class RowPart(Part):
         return Formula(self.formula.program, prefix).number_parameters()
 
     def joined(self, parts: tuple[Any, ...], codes: int, dead: int) -> Any:
-        """What makes the launch of the parts; None where registers could not hold their rows."""
+        """What makes the launch of the parts; None where registers could not hold their rows, or
+        what has to be written element by element is one value of a row, or of all.
+        """
         joint = Joint(parts, wiring(parts, codes, dead))
         formula = JointFormula(joint)
         plan, words = self.spread(joint, parts.index(self))
-        if not fits(formula, plan):
+        if not fits(formula, plan) or not writes_elements(formula, joint):
             return None
         writer = RowWriter(formula, plan, words)
         code = KernelCode(joint.name, writer.text()).made_by(writer.fusion)
@@ -148,6 +150,13 @@ def fits(formula: Formula, plan: ReducePlan) -> bool:
         plan.shared[formula.outputs:], strict=True) if kind != ONCE and not shared])
     most = KEPT_BYTES_LARGE if plan.threads == MOST_THREADS else KEPT_BYTES
     return kept * plan.vector * plan.batch <= most
+
+
+def writes_elements(formula: Formula, joint: Joint) -> bool:
+    """Whether what lies in the order of elements depends on them: a fill's result does not."""
+    outputs = zip(formula.program.outputs, joint.access[:joint.outputs], strict=True)
+    return all([formula.stages.level[output.value] == EACH
+                for output, access_kind in outputs if access_kind == FLAT])
 
 
 class Composer:
