@@ -125,8 +125,17 @@ class Allocator(Memory):
         if address == 0:
             address = climb(self, nbytes)
         if self.listener is not None:
-            self.listener("allocate", address, nbytes)
+            self.announce(address, nbytes)
         return address
+
+    def announce(self, address: cython.size_t, nbytes: cython.Py_ssize_t) -> None:
+        """Tell of a block that is handed out; where Ctrl-C comes meanwhile, it goes back."""
+        listener: Any = self.listener
+        try:
+            listener("allocate", address, nbytes)
+        except BaseException:
+            self.free(address, nbytes)
+            raise
 
     def free(self, address: cython.size_t, nbytes: cython.Py_ssize_t) -> None:
         """Note that a block came back; the next request makes it free.
@@ -216,18 +225,28 @@ class Allocator(Memory):
                 nbytes = self.stack[2 * self.pending + 1]
             else:
                 address, nbytes = self.returned.pop()
-            if self.listener is not None:
+            if self.listener is None:
+                self.give(address, nbytes)
+                continue
+            try:
                 self.listener("free", address, nbytes)
-            shelf: Shelf | None = None
+            finally:
+                # Ctrl-C while it was told does not lose it.
+                self.give(address, nbytes)
+        return 0
+
+    def give(self, address: cython.size_t, nbytes: cython.Py_ssize_t) -> int:
+        """Make a block free."""
+        shelf: Shelf | None = None
+        if nbytes <= self.small:
+            shelf = self.table[(nbytes + self.round_up) >> self.shift]
+        if shelf is not None and shelf.give(address):
+            self.live_bytes -= shelf.size
+        else:
+            self.give_large(address)
             if nbytes <= self.small:
-                shelf = self.table[(nbytes + self.round_up) >> self.shift]
-            if shelf is not None and shelf.give(address):
-                self.live_bytes -= shelf.size
-            else:
-                self.give_large(address)
-                if nbytes <= self.small:
-                    self.note_outside(-1)
-            self.requested_given += nbytes
+                self.note_outside(-1)
+        self.requested_given += nbytes
         return 0
 
     def give_large(self, address: cython.size_t) -> int:

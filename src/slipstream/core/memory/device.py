@@ -171,7 +171,7 @@ class DeviceAllocator(StreamAllocator):
         if nbytes <= self.small:
             self.note_outside(1)
         if self.listener is not None:
-            self.listener("allocate", address, nbytes)
+            self.announce(address, nbytes)
         return address
 
     def add_beside(self, memory: DeviceAllocator) -> None:

@@ -97,7 +97,7 @@ class StreamAllocator(Allocator):
         if address:
             uses.hand_on(address)
             if self.listener is not None:
-                self.listener("allocate", address, nbytes)
+                self.announce(address, nbytes)
         return address
 
     def make_owns(self, uses: Uses, stream: int) -> None:
@@ -134,7 +134,7 @@ class StreamAllocator(Allocator):
             self.free(address, nbytes)
             raise
         if self.listener is not None:
-            self.listener("allocate", address, nbytes)
+            self.announce(address, nbytes)
         return address
 
     def take_clean(self, nbytes: int, judge: Clean) -> int:

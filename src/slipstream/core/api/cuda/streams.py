@@ -27,7 +27,8 @@ class CurrentStreams:
 class Stream:
     """A queue of work of one card, in order; work of different streams may overlap.
 
-    ``priority``: smaller numbers go first.  Raises RuntimeError where there is no card.
+    ``priority``: smaller numbers go first.  Once a card has 32, a new one takes the place of one
+    that was dropped.  Raises RuntimeError where there is no card.
     """
 
     def __new__(cls, device: Any = None, priority: int = 0, **more: Any) -> Any:
@@ -44,7 +45,11 @@ class Stream:
     device: Device
     priority: int
     queue: Any
-    owned: bool
+    owned: bool = False
+
+    def __del__(self) -> None:
+        if self.owned:
+            self.backend.retire(self.queue, self.priority)
 
     @property
     def device_index(self) -> int:

@@ -8,6 +8,7 @@ cdef ModeTable mode_table
 
 cdef class CudaBackend(Backend):
     cdef public list queues
+    cdef public dict idle
     cdef public Queue default
     cdef public HotCalls hot
     cdef public bint memo

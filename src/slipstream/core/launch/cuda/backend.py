@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import Any
 
 from slipstream.core.launch.cuda.chains import Chains
@@ -43,13 +44,20 @@ class Named:
         self.name = name
 
 
+# Streams of a card beside the default one before those are taken again that were dropped: as many as
+# PyTorch has.
+STREAMS = 32
+
+
 class CudaBackend(Backend):
     """Carries out what is submitted for one card.
 
-    ``queues`` are those of all streams that are alive, the default one first.
+    ``queues`` are those of all streams, the default one first; ``idle``, by priority, those whose
+    stream nobody has any longer.
     """
 
     queues: list[Queue]
+    idle: dict[int, deque[Queue]]
     default: Queue
     hot: HotCalls
     memo: bool
@@ -100,6 +108,7 @@ class CudaBackend(Backend):
         self.staging = Staging(self.driver, self.device)
         self.pinning = self.pinned = None
         self.queues = []
+        self.idle = {}
         self.counters = Tickets(self.driver)
         self.order = Order()
         self.edges = Edges(self)
@@ -132,9 +141,20 @@ class CudaBackend(Backend):
         return made
 
     def make_stream(self, priority: int) -> Queue:
-        """The queue of a new stream."""
+        """The queue of a new stream; beyond `STREAMS` one that is idle, the longest so first."""
         self.enter()
+        with self.lock:
+            idle = self.idle.get(priority)
+            while idle and len(self.queues) > STREAMS:
+                queue: Queue = idle.popleft()
+                # A handle that was given away is somebody's still.
+                if queue.deferred and queue.capture is None:
+                    return queue
         return self.new_queue(self.driver.create_stream(priority))
+
+    def retire(self, queue: Queue, priority: int) -> None:
+        """Nobody has a queue's stream any longer.  A collector may call this anywhere."""
+        self.idle.setdefault(priority, deque()).append(queue)
 
     def set_memo(self, memo: bool) -> None:
         """Whether windows become graphs."""
