@@ -149,6 +149,13 @@ def test_ctc_sums_over_all_alignments() -> None:
     assert F.ctc_loss(scores[:1], ss.tensor([[1, 2]]), [1], [2], zero_infinity=True).item() == 0
 
 
+@pytest.mark.parametrize("dtype", [ss.float16, ss.int64])
+def test_ctc_names_a_dtype_that_it_does_not_take(dtype: ss.dtype) -> None:
+    scores = ss.zeros(4, 1, 3).to(dtype)
+    with pytest.raises(RuntimeError, match=r"ctc_loss takes log_probs.*not.*\n.*float\(\)"):
+        F.ctc_loss(scores, ss.tensor([[1, 2]]), [4], [2])
+
+
 def test_slopes_of_losses() -> None:
     x, y = array(15, 3, 4), array(16, 3, 4)
     check_slopes(lambda a, b: F.smooth_l1_loss(a, b, beta=0.7), x, y)

@@ -13,6 +13,14 @@ from slipstream.nn.functions.losses import reduction_of
 NOTHING = -1e30
 
 
+def _check_range(log_probs: ss.Tensor) -> None:
+    """Raise RuntimeError for a dtype that cannot hold the logarithm that stands for zero."""
+    dtype = log_probs.dtype
+    if not dtype.is_floating_point or ss.finfo(dtype).min > NOTHING:
+        raise RuntimeError(f"ctc_loss takes log_probs of float32, float64 or bfloat16, not {dtype}"
+                           "\n  mend: log_probs.float()")
+
+
 def _lengths(value: Any, device: Any) -> ss.Tensor:
     if isinstance(value, ss.Tensor):
         return value.to(device, ss.int64)
@@ -93,6 +101,7 @@ def ctc_loss(log_probs: ss.Tensor, targets: ss.Tensor, input_lengths: Any, targe
     the CPU.
     """
     reduction = reduction_of(None, None, reduction)
+    _check_range(log_probs)
     single = log_probs.ndim == 2
     scores = log_probs.unsqueeze(1) if single else log_probs
     inputs = _lengths(input_lengths, scores.device).reshape(-1)
