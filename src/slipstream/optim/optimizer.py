@@ -360,8 +360,19 @@ def trained(group: Group) -> list[ss.Tensor]:
 
 
 def number_of(value: Any) -> float:
-    """An option that may be a tensor of one element, as a Python number; waits for its device."""
-    return value.item() if isinstance(value, ss.Tensor) else value
+    """An option that may be a tensor of one element, as a Python number; waits for its device.
+
+    Raises RuntimeError inside a capture, where a tensor of a card cannot be read.
+    """
+    if not isinstance(value, ss.Tensor):
+        return value
+    if value.is_cuda and is_capturing():
+        raise RuntimeError(
+            "cuda graph: step() inside a capture reads an option that is a tensor of a card, such "
+            "as lr, and captured work does not run before the graph is replayed\n  mend: give a "
+            "Python number, which all replays take, or use Adam or AdamW with capturable=True, "
+            "whose replays read a tensor lr anew")
+    return value.item()
 
 
 def require(fits: bool, name: str, value: object) -> None:

@@ -80,6 +80,15 @@ def test_a_rate_on_the_card_is_read_in_each_replay() -> None:
                                    rtol=1e-5, atol=1e-6)
 
 
+def test_a_rate_on_the_card_that_no_replay_would_read_is_named() -> None:
+    lr = ss.tensor(0.05, device="cuda")
+    _, optimizer = made("cuda", ss.optim.SGD, lr=lr)
+    optimizer.step()
+    with (pytest.raises(RuntimeError, match=r"reads an option.*such as lr(.|\n)*Python number"),
+          ss.cuda.graph(ss.cuda.CUDAGraph())):
+        optimizer.step()
+
+
 def test_a_loaded_state_goes_on_where_it_was() -> None:
     params, optimizer = made("cuda", ss.optim.Adam, capturable=True)
     _, other = made("cpu", ss.optim.Adam)
