@@ -104,6 +104,10 @@ class Graphed:
     def capture_backward(self, pool: Any) -> None:
         """Capture its gradient, in the same memory; the history of the capture is let go of."""
         self.upstream = [ss.empty_like(each) for each in wants(self.kept)]
+        if not self.upstream:
+            # No result has a gradient: there is nothing to capture, and nobody will call `back`.
+            self.kept = []
+            return
         with graph(self.backward_graph, pool):
             self.gradients = self.derive(self.kept, self.upstream)
         self.gradients = [None if each is None else each.detach() for each in self.gradients]

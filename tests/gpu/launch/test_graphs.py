@@ -33,6 +33,14 @@ def test_a_replay_runs_on_the_same_memory() -> None:
         x.add_(1)
 
 
+def test_a_graph_of_nothing_warns() -> None:
+    x = ss.zeros(4, device="cuda:1")
+    with pytest.warns(UserWarning, match="The CUDA Graph is empty"):
+        graph, y = captured(lambda: x + 1)
+    graph.replay()
+    assert y.tolist() == [1.0] * 4
+
+
 def test_nothing_runs_while_it_is_captured() -> None:
     x = ss.zeros(4, device="cuda")
     before = ss.cuda.launch_stats()["launches"]
@@ -373,7 +381,8 @@ def test_waiting_for_work_outside_is_refused() -> None:
     with pytest.raises(RuntimeError, match="outside of it"):
         captured(event.wait)
     inside = ss.cuda.Event()
-    captured(inside.record)
+    with pytest.warns(UserWarning, match="The CUDA Graph is empty"):
+        captured(inside.record)
     for use in (inside.synchronize, inside.query):
         with pytest.raises(RuntimeError, match="captures a graph"):
             use()

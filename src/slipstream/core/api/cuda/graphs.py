@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import warnings
 from typing import Any
 
 from slipstream.core.api.cuda.devices import backend, synchronize
@@ -108,13 +109,22 @@ class CUDAGraph:
     def capture_end(self) -> None:
         """End the capture; the graph can be replayed now.
 
-        Raises RuntimeError where no capture goes on, or work of another stream was not joined.
+        Raises RuntimeError where no capture goes on, or work of another stream was not joined;
+        warns where nothing was captured.
         """
+        self._end()
+
+    def _end(self) -> None:
+        # Called by capture_end and by graph's exit, so that the warning names the caller's line.
         if self.capture is None:
             raise RuntimeError("cuda graph: capture_end without capture_begin")
         self.capture.check_end()
         capture, self.capture = self.capture, None
         self.made = capture.end()
+        if not self.made.steps:
+            # Work of another device or stream has run at once, and no replay will repeat it.
+            warnings.warn("The CUDA Graph is empty. This usually means that the graph was "
+                          "attempted to be captured on wrong device or stream.", stacklevel=3)
         if self.keep_graph:
             return
         try:
@@ -239,7 +249,7 @@ class graph:  # noqa: N801
             if failure and failure[0] is not None:
                 self.cuda_graph.abandon()
             else:
-                self.cuda_graph.capture_end()
+                self.cuda_graph._end()
         except BaseException:
             self.cuda_graph.abandon()
             raise
