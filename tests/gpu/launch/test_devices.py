@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import slipstream as ss
+from slipstream.core.launch.cuda import backend
 from slipstream.core.vocab.settings import settings
 
 cuda = ss.cuda
@@ -245,3 +246,27 @@ def test_a_trained_scalar_of_the_cpu_gets_its_gradient() -> None:
     (ss.arange(3.0, device="cuda") * weight).sum().backward()
     assert weight.grad is not None
     assert (weight.grad.device.type, weight.grad.item()) == ("cpu", 3.0)
+
+
+def test_dropped_streams_are_taken_again(restart: Any) -> None:
+    restart(devices=1)
+    kept = [cuda.Stream() for _ in range(3)]
+    given = cuda.Stream()
+    handle, number = given.cuda_stream, given.stream_id
+    del given
+    x, numbers = ss.zeros(8, device="cuda"), []
+    for _ in range(100):
+        side = cuda.Stream()
+        numbers.append(side.stream_id)
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):
+            x += 1
+        cuda.current_stream().wait_stream(side)
+        del side
+    assert x.tolist() == [100.0] * 8
+    assert len(set(numbers)) == backend.STREAMS - len([*kept, handle])
+    assert not set(numbers) & {number, *[each.stream_id for each in kept]}
+    assert cuda.Stream().cuda_stream != handle
+    many = [cuda.Stream() for _ in range(2 * backend.STREAMS)]
+    assert len({each.stream_id for each in many}) == len(many)
+    assert cuda.Stream(priority=-1).stream_id not in numbers

@@ -17,6 +17,7 @@ from slipstream.core.launch.cuda.modules import modules
 from slipstream.core.launch.cuda.tickets import TICKETS
 from slipstream.core.launch.door import backends
 from slipstream.core.native.driver import CompileError, DriverError
+from slipstream.core.native.drivers import drivers
 from slipstream.core.vocab.errors import OutOfMemoryError
 from slipstream.core.vocab.settings import settings
 
@@ -361,3 +362,29 @@ def test_without_blocking_the_next_wait_raises(restart: Any) -> None:
     with pytest.raises(IndexError):
         y.tolist()
     assert y.tolist() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["handed_out", "taken_back"])
+def test_an_interrupt_while_the_driver_is_told_of_a_block(
+        name: str, restart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    restart(devices=1)
+    x = ss.ones(64, device="cuda")
+    ss.cuda.synchronize()
+    before = ss.cuda.memory_allocated()
+    driver = drivers.current()
+    told = getattr(driver, name)
+
+    def interrupted(*block: Any) -> None:
+        told(*block)
+        monkeypatch.setattr(driver, name, told)
+        raise KeyboardInterrupt
+
+    y = x * 2
+    del y
+    monkeypatch.setattr(driver, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        x * 3
+    gc.collect()
+    assert ss.cuda.memory_allocated() == before
+    assert (x * 3).sum().item() == 192.0
+    assert ss.cuda.memory_allocated() == before
