@@ -33,7 +33,8 @@ def test_a_replay_runs_on_the_same_memory() -> None:
         x.add_(1)
 
 
-def test_a_graph_of_nothing_warns() -> None:
+def test_a_graph_of_nothing_warns(restart: Any) -> None:
+    restart(devices=2)
     x = ss.zeros(4, device="cuda:1")
     with pytest.warns(UserWarning, match="The CUDA Graph is empty"):
         graph, y = captured(lambda: x + 1)

@@ -88,8 +88,10 @@ def test_devices_are_named_in_every_way():
 def test_memory_goes_back_to_the_card():
     # A card's free memory is everybody's: other processes take and give back in between, so that
     # one of some tries has to find the very bytes.  Ours alone cannot make them come out by chance.
-    found = [change_of_free_memory() for _ in range(20)]
-    assert (20 * MEGA, 20 * MEGA) in found, found
+    found: list[tuple[int, int]] = []
+    while (20 * MEGA, 20 * MEGA) not in found and len(found) < 300:
+        found.append(change_of_free_memory())
+    assert found[-1] == (20 * MEGA, 20 * MEGA), found
 
 
 def change_of_free_memory() -> tuple[int, int]:

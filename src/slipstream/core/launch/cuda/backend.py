@@ -44,8 +44,8 @@ class Named:
         self.name = name
 
 
-# Streams of a card beside the default one before those are taken again that were dropped: as many as
-# PyTorch has.
+# Streams of a card beside the default one, as many as PyTorch has, before dropped ones are taken
+# again.
 STREAMS = 32
 
 
