@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import slipstream as ss
-from slipstream.core.launch.cuda import backend
+from slipstream.core.launch.cuda.streams import STREAMS
 from slipstream.core.vocab.settings import settings
 
 cuda = ss.cuda
@@ -264,9 +264,9 @@ def test_dropped_streams_are_taken_again(restart: Any) -> None:
         cuda.current_stream().wait_stream(side)
         del side
     assert x.tolist() == [100.0] * 8
-    assert len(set(numbers)) == backend.STREAMS - len([*kept, handle])
+    assert len(set(numbers)) == STREAMS - len([*kept, handle])
     assert not set(numbers) & {number, *[each.stream_id for each in kept]}
     assert cuda.Stream().cuda_stream != handle
-    many = [cuda.Stream() for _ in range(2 * backend.STREAMS)]
+    many = [cuda.Stream() for _ in range(2 * STREAMS)]
     assert len({each.stream_id for each in many}) == len(many)
     assert cuda.Stream(priority=-1).stream_id not in numbers

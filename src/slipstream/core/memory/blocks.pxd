@@ -49,11 +49,11 @@ cdef class Allocator(Memory):
     cdef size_t take_large(self, Py_ssize_t nbytes) except? 0
     @cython.final
     cdef int settle(self) except -1
-    cpdef object announce(self, size_t address, Py_ssize_t nbytes)
-    @cython.final
-    cdef int give(self, size_t address, Py_ssize_t nbytes) except -1
     cdef int give_large(self, size_t address) except -1
     cdef int count_large(self, Py_ssize_t size, Py_ssize_t nbytes) except -1
     @cython.final
     cdef int widen(self) except -1
     cpdef Shelf shelf(self, Py_ssize_t nbytes)
+
+cpdef object announce(Allocator memory, size_t address, Py_ssize_t nbytes)
+cdef int give_back(Allocator memory, size_t address, Py_ssize_t nbytes) except -1

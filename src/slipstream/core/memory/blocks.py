@@ -125,17 +125,8 @@ class Allocator(Memory):
         if address == 0:
             address = climb(self, nbytes)
         if self.listener is not None:
-            self.announce(address, nbytes)
+            announce(self, address, nbytes)
         return address
-
-    def announce(self, address: cython.size_t, nbytes: cython.Py_ssize_t) -> None:
-        """Tell of a block that is handed out; where Ctrl-C comes meanwhile, it goes back."""
-        listener: Any = self.listener
-        try:
-            listener("allocate", address, nbytes)
-        except BaseException:
-            self.free(address, nbytes)
-            raise
 
     def free(self, address: cython.size_t, nbytes: cython.Py_ssize_t) -> None:
         """Note that a block came back; the next request makes it free.
@@ -226,27 +217,13 @@ class Allocator(Memory):
             else:
                 address, nbytes = self.returned.pop()
             if self.listener is None:
-                self.give(address, nbytes)
+                give_back(self, address, nbytes)
                 continue
             try:
                 self.listener("free", address, nbytes)
             finally:
                 # Ctrl-C while it was told does not lose it.
-                self.give(address, nbytes)
-        return 0
-
-    def give(self, address: cython.size_t, nbytes: cython.Py_ssize_t) -> int:
-        """Make a block free."""
-        shelf: Shelf | None = None
-        if nbytes <= self.small:
-            shelf = self.table[(nbytes + self.round_up) >> self.shift]
-        if shelf is not None and shelf.give(address):
-            self.live_bytes -= shelf.size
-        else:
-            self.give_large(address)
-            if nbytes <= self.small:
-                self.note_outside(-1)
-        self.requested_given += nbytes
+                give_back(self, address, nbytes)
         return 0
 
     def give_large(self, address: cython.size_t) -> int:
@@ -370,3 +347,28 @@ class Allocator(Memory):
         """The allocator itself, with all that came back made free: for looking at it."""
         self.alone(self.settle_now)
         return self
+
+
+def announce(memory: Allocator, address: cython.size_t, nbytes: cython.Py_ssize_t) -> None:
+    """Tell of a block that is handed out; where Ctrl-C comes meanwhile, it goes back."""
+    listener: Any = memory.listener
+    try:
+        listener("allocate", address, nbytes)
+    except BaseException:
+        memory.free(address, nbytes)
+        raise
+
+
+def give_back(memory: Allocator, address: cython.size_t, nbytes: cython.Py_ssize_t) -> int:
+    """Make a block free."""
+    shelf: Shelf | None = None
+    if nbytes <= memory.small:
+        shelf = memory.table[(nbytes + memory.round_up) >> memory.shift]
+    if shelf is not None and shelf.give(address):
+        memory.live_bytes -= shelf.size
+    else:
+        memory.give_large(address)
+        if nbytes <= memory.small:
+            memory.note_outside(-1)
+    memory.requested_given += nbytes
+    return 0

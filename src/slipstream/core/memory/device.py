@@ -13,6 +13,7 @@ from typing import Any
 import cython
 
 from slipstream.core.memory.arena import GRANULE, DevicePieces, spare_slab
+from slipstream.core.memory.blocks import announce
 from slipstream.core.memory.card import DeviceMemory
 from slipstream.core.memory.gaps import punch
 from slipstream.core.memory.history import recorder
@@ -171,7 +172,7 @@ class DeviceAllocator(StreamAllocator):
         if nbytes <= self.small:
             self.note_outside(1)
         if self.listener is not None:
-            self.announce(address, nbytes)
+            announce(self, address, nbytes)
         return address
 
     def add_beside(self, memory: DeviceAllocator) -> None:

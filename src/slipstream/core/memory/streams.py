@@ -15,7 +15,7 @@ from typing import Any
 
 import cython
 
-from slipstream.core.memory.blocks import Allocator
+from slipstream.core.memory.blocks import Allocator, announce
 from slipstream.core.memory.ladder import climb
 from slipstream.core.memory.pieces import LOCK
 from slipstream.core.memory.slabs import Judge, Shelf
@@ -97,7 +97,7 @@ class StreamAllocator(Allocator):
         if address:
             uses.hand_on(address)
             if self.listener is not None:
-                self.announce(address, nbytes)
+                announce(self, address, nbytes)
         return address
 
     def make_owns(self, uses: Uses, stream: int) -> None:
@@ -134,7 +134,7 @@ class StreamAllocator(Allocator):
             self.free(address, nbytes)
             raise
         if self.listener is not None:
-            self.announce(address, nbytes)
+            announce(self, address, nbytes)
         return address
 
     def take_clean(self, nbytes: int, judge: Clean) -> int:

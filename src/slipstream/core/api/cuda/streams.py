@@ -37,7 +37,7 @@ class Stream:
         made.backend = backend(device)
         made.device = Device("cuda", made.backend.ordinal)
         made.priority = priority
-        made.queue = made.backend.make_stream(priority)
+        made.queue = made.backend.streams.make(priority)
         made.owned = True
         return made
 
@@ -49,7 +49,7 @@ class Stream:
 
     def __del__(self) -> None:
         if self.owned:
-            self.backend.retire(self.queue, self.priority)
+            self.backend.streams.drop(self.queue, self.priority)
 
     @property
     def device_index(self) -> int:

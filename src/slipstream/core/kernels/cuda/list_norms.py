@@ -40,6 +40,8 @@ struct slip_largest {
         return u != u || u > v ? u : v;
     }
 };
+// Of its own shared memory (`slip_fold_row`): no barrier stands between two folds of a kernel.
+struct slip_widest : slip_largest {};
 struct slip_total {
     typedef double type;
     static __device__ __forceinline__ double identity() { return 0; }
@@ -79,7 +81,7 @@ slip_list_norm_parts(const uint64_t* table, const uint64_t* chunks, double* part
     for (int64_t at = first + threadIdx.x; at < end; at += 256) {
         m = slip_largest::join(m, fabs((double)(WIDEN(x[at]))));
     }
-    scale = slip_scale(slip_fold_row<slip_largest, 8>(m, threadIdx.x, 256));
+    scale = slip_scale(slip_fold_row<slip_widest, 8>(m, threadIdx.x, 256));
 #endif
     double s[VECTOR] = {};
     const bool aligned = slip_aligned<item_t>(x, 16);
@@ -112,7 +114,7 @@ slip_list_norm_whole(const double* parts, double* factor, item_t* norm, const do
         // A chunk of zeros has scale 1, which may be far above the others.
         if (parts[2 * at + 1] != 0) m = slip_largest::join(m, parts[2 * at]);
     }
-    const double scale = slip_scale(slip_fold_row<slip_largest, 8>(m, threadIdx.x, 256));
+    const double scale = slip_scale(slip_fold_row<slip_widest, 8>(m, threadIdx.x, 256));
     double s = 0;
     for (int64_t at = threadIdx.x; at < tail.chunks; at += 256) {
         const double mine = parts[2 * at + 1], ratio = parts[2 * at] / scale;

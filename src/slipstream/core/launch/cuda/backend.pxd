@@ -8,7 +8,7 @@ cdef ModeTable mode_table
 
 cdef class CudaBackend(Backend):
     cdef public list queues
-    cdef public dict idle
+    cdef public object streams
     cdef public Queue default
     cdef public HotCalls hot
     cdef public bint memo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from typing import Any
 
 from slipstream.core.launch.cuda.chains import Chains
@@ -17,6 +16,7 @@ from slipstream.core.launch.cuda.ordering import Order
 from slipstream.core.launch.cuda.pinning import Pinning
 from slipstream.core.launch.cuda.queue import Queue, note_move
 from slipstream.core.launch.cuda.staging import Staging
+from slipstream.core.launch.cuda.streams import Streams
 from slipstream.core.launch.cuda.tickets import Tickets
 from slipstream.core.launch.cuda.watchdog import watchdog
 from slipstream.core.launch.waiting import host_waits
@@ -44,20 +44,14 @@ class Named:
         self.name = name
 
 
-# Streams of a card beside the default one, as many as PyTorch has, before dropped ones are taken
-# again.
-STREAMS = 32
-
-
 class CudaBackend(Backend):
     """Carries out what is submitted for one card.
 
-    ``queues`` are those of all streams, the default one first; ``idle``, by priority, those whose
-    stream nobody has any longer.
+    ``queues`` are those of all streams, the default one first.
     """
 
     queues: list[Queue]
-    idle: dict[int, deque[Queue]]
+    streams: Streams
     default: Queue
     hot: HotCalls
     memo: bool
@@ -108,7 +102,7 @@ class CudaBackend(Backend):
         self.staging = Staging(self.driver, self.device)
         self.pinning = self.pinned = None
         self.queues = []
-        self.idle = {}
+        self.streams = Streams(self)
         self.counters = Tickets(self.driver)
         self.order = Order()
         self.edges = Edges(self)
@@ -139,22 +133,6 @@ class CudaBackend(Backend):
                 for queue in self.queues:
                     queue.shared = True
         return made
-
-    def make_stream(self, priority: int) -> Queue:
-        """The queue of a new stream; beyond `STREAMS` one that is idle, the longest so first."""
-        self.enter()
-        with self.lock:
-            idle = self.idle.get(priority)
-            while idle and len(self.queues) > STREAMS:
-                queue: Queue = idle.popleft()
-                # A handle that was given away is somebody's still.
-                if queue.deferred and queue.capture is None:
-                    return queue
-        return self.new_queue(self.driver.create_stream(priority))
-
-    def retire(self, queue: Queue, priority: int) -> None:
-        """Nobody has a queue's stream any longer.  A collector may call this anywhere."""
-        self.idle.setdefault(priority, deque()).append(queue)
 
     def set_memo(self, memo: bool) -> None:
         """Whether windows become graphs."""
