@@ -30,7 +30,7 @@ def switching() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def together(act: Callable[[int], None]) -> None:
+def together(act: Callable[[int], None], count: int = THREADS) -> None:
     """Call a function with numbers, each in a thread of its own; raise what one raised."""
     failures: list[BaseException] = []
 
@@ -40,7 +40,7 @@ def together(act: Callable[[int], None]) -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -238,4 +238,4 @@ def test_scopes_of_streams_and_devices_are_each_threads_own(restart: Any) -> Non
                     both.wait()
                 assert (ss.cuda.current_stream(), ss.get_default_device()) == before
 
-    together(act)
+    together(act, 2)
