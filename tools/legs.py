@@ -34,13 +34,13 @@ SHARED = ["-n", "2", "--dist", "worksteal"]
 # What a test that was not begun says in a report.
 LATE = 'message="no time is left"'
 # Where a run must end, as CI's must: the seconds after its beginning from which on the two legs of
-# the CUDA road begin no more tests.  A usual machine is done by then.  The second one begins with
-# the last modules: with what the first one may have left out.
+# the CUDA road begin no more tests.  A usual machine is done by then.  The second one takes the
+# modules the other way around, so that each begins with much of what the other one may leave out.
 STARTED = os.environ.get("CI_STARTED")
 SIMULATED_SECONDS, UNCOMPILED_SECONDS = 2900, 3600
-# When NVIDIA's compiler begins no more kernels, so that conformance can still follow; what it takes
-# before the first one, and at least to find out something.
-NVRTC_UNTIL, NVRTC_START, NVRTC_LEAST = 4350, 90, 400
+# When NVIDIA's compiler begins no more kernels, so that conformance can still follow; what asking
+# the catalogue for them takes, and compiling enough of them to find out something.
+NVRTC_UNTIL, NVRTC_START, NVRTC_LEAST = 4350, 90, 300
 Count = tuple[int, int]
 
 
@@ -176,14 +176,20 @@ def needs_cython(python: Path) -> bool:
     return subprocess.run([str(python), "-c", code], cwd=COPY / "tests").returncode == 0
 
 
+def nvrtc_left() -> float:
+    """Return the seconds in which NVRTC may begin kernels."""
+    if STARTED is None:
+        return math.inf
+    return float(STARTED) + NVRTC_UNTIL - NVRTC_START - time.time()
+
+
 def nvrtc() -> Count:
     """Compile the catalogue's kernel sources with NVIDIA's compiler, which needs no card.
 
     Where it cannot be installed there is nothing to find out; where it can, a run that compiles
     nothing is a failure.
     """
-    left = math.inf if STARTED is None else float(STARTED) + NVRTC_UNTIL - time.time()
-    if left < NVRTC_LEAST:
+    if nvrtc_left() < NVRTC_LEAST:
         print("NVRTC: the catalogue's sources are not compiled, as no time is left for it")
         return 0, 0
     create_environment(NVRTC)
@@ -194,7 +200,7 @@ def nvrtc() -> Count:
         print("NVRTC cannot be installed here: its sources are not compiled")
         return 0, 0
     environment = {**on_simulated(), "PYTHONPATH": str(ROOT / "src")}
-    seconds = min(NVRTC_SECONDS, left - NVRTC_START)
+    seconds = min(NVRTC_SECONDS, nvrtc_left())
     arguments = ["tests/nvrtc", "--nvrtc-seconds", str(seconds),
                  f"{SIMULATED}/kernels/test_texts.py"]
     passed, failed = run_pytest("nvrtc", arguments, python, ROOT, environment)

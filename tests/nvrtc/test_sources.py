@@ -83,7 +83,7 @@ def test_every_source_is_asked_for_some_architecture(run: Run) -> None:
 
 
 def test_usual_sources_are_compiled(run: Run) -> None:
-    """A run that has no time for a part of them has found out nothing."""
+    """A run that has no time for `LEAST` of them has found out nothing."""
     assert len(run.usual) > 1500
     done = {outcome.source for outcome in run.outcomes}.intersection(run.usual)
     assert len(done) > LEAST

@@ -246,6 +246,11 @@ def test_a_trained_scalar_of_the_cpu_gets_its_gradient() -> None:
     (ss.arange(3.0, device="cuda") * weight).sum().backward()
     assert weight.grad is not None
     assert (weight.grad.device.type, weight.grad.item()) == ("cpu", 3.0)
+    x, graph = ss.arange(3.0, device="cuda"), cuda.CUDAGraph()
+    with ss.no_grad(), cuda.graph(graph):
+        y = x * weight
+    graph.replay()
+    assert y.tolist() == [0.0, 2.0, 4.0]
 
 
 def test_dropped_streams_are_taken_again(restart: Any) -> None:
@@ -267,6 +272,9 @@ def test_dropped_streams_are_taken_again(restart: Any) -> None:
     assert len(set(numbers)) == STREAMS - len([*kept, handle])
     assert not set(numbers) & {number, *[each.stream_id for each in kept]}
     assert cuda.Stream().cuda_stream != handle
+    assert copy.copy(kept[0]) is copy.deepcopy(kept[0]) is kept[0]
+    with pytest.raises(TypeError, match="cannot be pickled: a stream belongs to its process"):
+        pickle.dumps(kept)
     many = [cuda.Stream() for _ in range(2 * STREAMS)]
     assert len({each.stream_id for each in many}) == len(many)
     assert cuda.Stream(priority=-1).stream_id not in numbers

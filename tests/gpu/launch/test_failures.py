@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -365,8 +366,9 @@ def test_without_blocking_the_next_wait_raises(restart: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["handed_out", "taken_back"])
+@pytest.mark.parametrize("early", [False, True])
 def test_an_interrupt_while_the_driver_is_told_of_a_block(
-        name: str, restart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        name: str, early: bool, restart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     restart(devices=1)
     x = ss.ones(64, device="cuda")
     ss.cuda.synchronize()
@@ -375,9 +377,12 @@ def test_an_interrupt_while_the_driver_is_told_of_a_block(
     told = getattr(driver, name)
 
     def interrupted(*block: Any) -> None:
-        told(*block)
         monkeypatch.setattr(driver, name, told)
-        raise KeyboardInterrupt
+        if early:
+            signal.raise_signal(signal.SIGINT)
+        told(*block)
+        if not early:
+            raise KeyboardInterrupt
 
     y = x * 2
     del y

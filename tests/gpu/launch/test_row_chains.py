@@ -66,6 +66,11 @@ def test_a_fill_before_a_row_kernel_is_written_whole(size: tuple[int, ...]) -> N
     counted(lambda: (functional.softmax(ss.ones(size, device="cuda"), -1),), 2)
     # What nobody keeps is no more than a number.
     counted(lambda: (ss.full(size, 3.0, device="cuda").sum(-1),), 1, 2)
+    for dtype in (ss.float32, ss.int64, ss.bfloat16):
+        counted(lambda dtype=dtype: (
+            ss.full(size, 3, dtype=dtype, device="cuda").argmax(-1),), 1, 2)
+        counted(lambda dtype=dtype: tuple(
+            ss.full(size, 3, dtype=dtype, device="cuda").max(-1)), 1, 2)
 
 
 def test_two_row_kernels_are_two() -> None:

@@ -82,7 +82,7 @@ def _brought(op: Any, tensor: Any, device: Device) -> Any:
         return None
     if not scalar:
         mixing.count(tensor.spec.nbytes)
-    elif tensor.record is None:
+    elif tensor.record is None or not modes.current().grad_enabled:
         # A kernel that writes a number is replayed with others, and a capture may hold it.
         return hooks.full.call(((), hooks.number_of(tensor), tensor.spec.dtype, device), None)
     return hooks.to_device.call((tensor, device), None)

@@ -216,11 +216,12 @@ class Allocator(Memory):
                 nbytes = self.stack[2 * self.pending + 1]
             else:
                 address, nbytes = self.returned.pop()
-            if self.listener is None:
+            listener: Any = self.listener
+            if listener is None:
                 give_back(self, address, nbytes)
                 continue
             try:
-                self.listener("free", address, nbytes)
+                listener("free", address, nbytes)
             finally:
                 # Ctrl-C while it was told does not lose it.
                 give_back(self, address, nbytes)
@@ -353,7 +354,8 @@ def announce(memory: Allocator, address: cython.size_t, nbytes: cython.Py_ssize_
     """Tell of a block that is handed out; where Ctrl-C comes meanwhile, it goes back."""
     listener: Any = memory.listener
     try:
-        listener("allocate", address, nbytes)
+        if listener is not None:
+            listener("allocate", address, nbytes)
     except BaseException:
         memory.free(address, nbytes)
         raise

@@ -324,6 +324,8 @@ class DeviceAllocator(StreamAllocator):
     def tell_driver(self, kind: str, address: int, size: int, nbytes: int) -> None:
         """Let a driver that is told check that only what was handed out is touched."""
         driver, state = self.driver, modes.current()
+        # Ctrl-C comes when it was told, or the driver would miss a block.
+        driver.hold_interrupts()
         before, driver.site = driver.site, (state.code, state.instruction)
         try:
             if kind == "allocate":
@@ -332,3 +334,4 @@ class DeviceAllocator(StreamAllocator):
                 driver.taken_back(address, size)
         finally:
             driver.site = before
+            driver.let_interrupts()

@@ -51,6 +51,15 @@ class Stream:
         if self.owned:
             self.backend.streams.drop(self.queue, self.priority)
 
+    def __copy__(self) -> Stream:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Stream:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{self!r} cannot be pickled: a stream belongs to its process")
+
     @property
     def device_index(self) -> int:
         """The card's index."""

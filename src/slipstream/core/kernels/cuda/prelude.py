@@ -454,7 +454,8 @@ template <class F> SLIP_DEVICE typename F::type slip_fold_warp(typename F::type 
     return slip_moved(slip_from_first{width}, x);
 }
 // Over the `lanes` threads of a row: a power of two below 32 (WARPS is 0), one warp, or a block of
-// at most WARPS warps.
+// at most WARPS warps.  Folds of a kernel have types of their own, and so memory of their own, or a
+// barrier between them.
 template <class F, int WARPS>
 SLIP_DEVICE typename F::type slip_fold_row(typename F::type x, int lane, int lanes) {
     if (WARPS == 0) return slip_fold_warp<F>(x, lanes);

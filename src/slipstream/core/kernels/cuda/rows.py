@@ -183,8 +183,9 @@ class RowWriter(ShelfWriter):
     def by_vectors(self, value: int) -> bool:
         """Whether a reduction looks for the place of an extreme among an input's vectors."""
         stages, source = self.stages, self.stages.sources(value)[0]
+        # A joined kernel's source may be a number, that of a fill.
         return (stages.step(value).primitive in PLACES and self.plan.vector > 1
-                and not stages.is_step(source) and source not in self.once()
+                and source < len(self.formula.program.inputs) and source not in self.once()
                 and self.formula.program.class_of(source) == stages.step(value).cls)
 
     def places_of(self, value: int) -> int:

@@ -469,6 +469,9 @@ class Chains:
             made: Launch | None = family.make and family.make(launches[0].count)
         except (CompileError, DriverError):
             made = None
+        except Exception:  # A fault of ours: told once.
+            family.refused, family.make = True, None
+            raise
         if made is None:
             family.refused = True
             family.make = None

@@ -21,13 +21,18 @@ class Streams:
         """The queue of a new stream; beyond `STREAMS` one that is idle, the longest so first."""
         backend = self.backend
         backend.enter()
-        with backend.lock:
-            idle = self.idle.get(priority)
-            while idle and len(backend.queues) > STREAMS:
+        idle: Any = self.idle.get(priority, ())
+        for _ in range(len(idle) if len(backend.queues) > STREAMS else 0):
+            try:
                 queue = idle.popleft()
-                # A handle that was given away is somebody's still.
-                if queue.deferred and queue.capture is None:
-                    return queue
+            except IndexError:
+                # Others took them meanwhile.
+                break
+            if queue.capture is not None:
+                idle.append(queue)
+            # A handle that was given away is somebody's still.
+            elif queue.deferred:
+                return queue
         return backend.new_queue(backend.driver.create_stream(priority))
 
     def drop(self, queue: Any, priority: int) -> None:
