@@ -8,7 +8,14 @@ from typing import Any
 import slipstream as ss
 from slipstream.core.api.updates import set_recording
 from slipstream.optim.gating import Gated, gate_of
-from slipstream.optim.optimizer import Closure, Group, Optimizer, run_closure, trained
+from slipstream.optim.optimizer import (
+    Closure,
+    Group,
+    Optimizer,
+    number_of,
+    run_closure,
+    trained,
+)
 from slipstream.optim.parts import Lists, Part
 from slipstream.optim.update import apply_update
 
@@ -125,6 +132,8 @@ class Elementwise(Optimizer):
         if not part.advance(gate):
             # Counters were written by hand, or lie where reading one is a wait.
             self._lists = None
+            if gate is not None and number_of(gate):
+                return
             for parameter in part.params:
                 self._update(parameter, part.group)
             return

@@ -66,6 +66,15 @@ class SGD(Elementwise):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(params, defaults)
 
+    _momenta: list[bool] | None = None
+
+    def _parts(self, gate: ss.Tensor | None) -> list[Part]:
+        momenta = [group["momentum"] != 0 for group in self.param_groups]
+        if momenta != self._momenta:
+            # Buffers begin where a schedule turns momentum on.
+            self._momenta, self._lists = momenta, None
+        return super()._parts(gate)
+
     def _begin(self, parameter: ss.Tensor, group: Group) -> tuple[dict[str, Any], Any]:
         if group["momentum"] == 0:
             return {}, False

@@ -271,3 +271,17 @@ def test_a_scaler_is_told_what_to_scale_first() -> None:
     off = ss.amp.GradScaler("cpu", enabled=False)
     assert off.scale(3) == 3
     assert off.get_scale() == 1.0
+
+
+def test_momentum_that_a_schedule_turns_on() -> None:
+    parameter = ss.nn.Parameter(ss.ones(3))
+    optimizer = ss.optim.SGD([parameter], lr=0.1)
+    value, buffer = 1.0, None
+    for momentum in (0.0, 0.9, 0.8, 0.0, 0.5):
+        optimizer.param_groups[0]["momentum"] = momentum
+        parameter.grad = ss.full((3,), 2.0)
+        optimizer.step()
+        if momentum:
+            buffer = 2.0 if buffer is None else momentum * buffer + 2.0
+        value -= 0.1 * (buffer if momentum and buffer is not None else 2.0)
+        assert parameter.tolist() == pytest.approx([value] * 3)

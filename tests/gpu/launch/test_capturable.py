@@ -126,3 +126,37 @@ def test_a_card_s_counters_go_home_with_the_parameters() -> None:
     assert (step.device.type, step.item()) == ("cpu", 1.0)
     other.step()
     assert other.state[params[0]]["step"].item() == 2.0
+
+@pytest.mark.parametrize("cls", [ss.optim.Adam, ss.optim.AdamW])
+def test_a_rate_that_becomes_a_tensor_and_a_number_again(cls: Any) -> None:
+    params, optimizer = made("cuda", cls, lr=0.1, capturable=True)
+    wanted, plain = made("cpu", cls, lr=0.1)
+    rates = [0.1, ss.tensor(0.05, device="cuda"), ss.tensor(0.2, device="cuda"),
+             ss.tensor(0.03, dtype=ss.float64, device="cuda"), 0.07]
+    for rate in rates:
+        optimizer.param_groups[0]["lr"] = rate
+        plain.param_groups[0]["lr"] = float(rate)
+        for each in (params, wanted):
+            for place, parameter in enumerate(each):
+                parameter.grad = ss.full_like(parameter, 0.5 + place)
+        optimizer.step()
+        plain.step()
+    for found, right in zip(params, wanted, strict=True):
+        assert ss.allclose(found.cpu(), right, rtol=1e-5)
+
+
+def test_a_step_with_wide_counters_is_left_out_too() -> None:
+    ss.set_default_dtype(ss.float64)
+    try:
+        parameter = ss.ones(4, dtype=ss.float32, device="cuda", requires_grad=True)
+        optimizer, scaler = ss.optim.Adam([parameter]), ss.amp.GradScaler("cuda")
+        for factor in (1.0, float("inf"), 1.0):
+            before = parameter.detach().clone()
+            optimizer.zero_grad()
+            scaler.scale((parameter * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            assert parameter.isfinite().all()
+            assert parameter.equal(before) == (factor != 1.0)
+    finally:
+        ss.set_default_dtype(ss.float32)

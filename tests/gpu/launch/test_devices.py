@@ -278,3 +278,60 @@ def test_dropped_streams_are_taken_again(restart: Any) -> None:
     many = [cuda.Stream() for _ in range(2 * STREAMS)]
     assert len({each.stream_id for each in many}) == len(many)
     assert cuda.Stream(priority=-1).stream_id not in numbers
+
+def test_a_streams_handle_is_one_queue() -> None:
+    side = cuda.Stream()
+    handle = side.cuda_stream
+    wrapped = [cuda.ExternalStream(handle) for _ in range(3)]
+    assert {each.stream_id for each in wrapped} == {side.stream_id}
+    assert wrapped[0] == side
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_block_that_a_copy_to_the_host_reads_is_not_handed_out(seed: int, restart: Any) -> None:
+    restart(seed=seed, devices=1)
+    size = 1 << 16
+    x, host = ss.ones(size, device="cuda"), ss.empty(size).pin_memory()
+    side = cuda.Stream()
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        for _ in range(8):
+            busy = ss.rand(64, 64, device="cuda") @ ss.rand(64, 64, device="cuda")
+        host.copy_(x, non_blocking=True)
+    del x
+    y = ss.full((size,), 7.0, device="cuda")
+    side.synchronize()
+    assert host.min() == host.max() == 1.0
+    assert y.min().item() == 7.0
+    assert busy.shape == (64, 64)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_event_of_another_card_says_nothing_of_this_ones_streams(seed: int,
+                                                                    restart: Any) -> None:
+    restart(seed=seed, devices=2)
+    size = 1 << 14
+    for _ in range(50):
+        there = ss.ones(4, device="cuda:0") + 1
+    cuda.synchronize("cuda:0")
+    with cuda.device(1):
+        x, other = ss.ones(size, device="cuda"), ss.zeros(size, device="cuda")
+        cuda.synchronize()
+        side = cuda.Stream()
+        for _ in range(8):
+            busy = ss.rand(64, 64, device="cuda") @ ss.rand(64, 64, device="cuda")
+        other.copy_(x)
+        del x
+        side.wait_stream(cuda.default_stream("cuda:0"))
+        with cuda.stream(side):
+            y = ss.full((size,), 7.0, device="cuda")
+        cuda.synchronize()
+        assert (other.min().item(), other.max().item(), y.min().item()) == (1.0, 1.0, 7.0)
+    assert (there.tolist(), busy.shape) == ([2.0] * 4, (64, 64))
+
+
+def test_memory_that_a_capture_refuses_leaves_the_tensor_as_it_was() -> None:
+    x, graph = ss.arange(4.0, device="cuda"), cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="more memory"), cuda.graph(graph):
+        x.resize_(4000)
+    assert x[:4].tolist() == [0.0, 1.0, 2.0, 3.0]

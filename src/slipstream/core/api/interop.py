@@ -574,6 +574,11 @@ def copy_from_device(self: Any, source: Any) -> bool:
     itemsize = self.spec.itemsize
     backend.pins().to_host(self.storage, self.storage.address + self.offset * itemsize,
                            source.storage.address + source.offset * itemsize, self.spec.nbytes)
+    queue = backend.queue()
+    if queue.shared:
+        queue.note_uses((source,), queue.sequence)
+    if queue.capture is not None:
+        queue.capture.hold((source,))
     self.storage.version += 1
     return True
 

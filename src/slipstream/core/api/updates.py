@@ -60,6 +60,8 @@ class ListUpdate:
         self.columns = (*targets.values(), *inputs.values())
         self.count = len(next(iter(targets.values())))
         self.parts: list[tuple[TensorList, tuple[Any, ...], list[int]]] | None = None
+        # Names of numbers and shared tensors, and what these are: an option may become a tensor.
+        self.kinds: tuple[Any, ...] = ()
         self.rest: list[int] = []
 
     def run(self, numbers: Mapping[str, Any],
@@ -73,7 +75,11 @@ class ListUpdate:
         if state.stack:
             return list(range(self.count))
         values = tuple([float(number) for number in numbers.values()])
-        if self.parts is None:
+        kinds = tuple(numbers)
+        if shared:
+            kinds = (*kinds, *shared, *[each.spec for each in shared.values()])
+        if self.parts is None or kinds != self.kinds:
+            self.kinds = kinds
             self._gather(state, numbers, values, shared or {})
         left = self.rest
         rest = tuple(shared.values()) if shared else ()

@@ -286,14 +286,20 @@ def grow(storage: Storage, nbytes: int) -> None:
         return
     if backend.on_host:
         wait(storage.device, "resize")
-    # Before anything changes: there may be no memory, and the old block has one owner at a time.
+    # Before anything changes: there may be no memory, and a capture refuses the copy.
     address = backend.memory.allocate(nbytes)
-    old = Storage(storage.device, storage.address, storage.nbytes, storage.owner)
-    storage.address = address
     kept = min(storage.nbytes, nbytes)
+    device: Any = backend
+    try:
+        if kept and backend.on_host:
+            hooks.move_bytes(address, storage.address, kept)
+        elif kept:
+            device.move(address, storage.address, kept)
+    except BaseException:
+        backend.memory.free(address, nbytes)
+        raise
+    before = storage.address, storage.nbytes
+    storage.address = address
     storage.nbytes = nbytes
-    if kept and backend.on_host:
-        hooks.move_bytes(storage.address, old.address, kept)
-    elif kept:
-        device: Any = backend
-        device.move(storage.address, old.address, kept)
+    # The old block goes back as any storage's does.
+    Storage(storage.device, *before, storage.owner)

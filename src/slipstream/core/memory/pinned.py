@@ -101,7 +101,11 @@ class PinnedAllocator(Allocator):
     def unpark(self) -> None:
         """Make free the parked blocks whose copies are done."""
         for _ in range(len(self.parked)):
-            address, nbytes = self.parked.pop(0)
+            try:
+                address, nbytes = self.parked.pop(0)
+            except IndexError:
+                # Another thread took the rest.
+                return
             if all(done() for done in self.copies.get(address, ())):
                 self.copies.pop(address, None)
                 super().free(address, nbytes)

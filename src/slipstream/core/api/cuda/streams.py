@@ -139,7 +139,9 @@ class ExternalStream(Stream):
         made.backend = backend(device)
         made.device = Device("cuda", made.backend.ordinal)
         made.priority = 0
-        made.queue = made.backend.new_queue(stream_ptr)
+        known = [each for each in made.backend.queues if each.stream == stream_ptr]
+        made.queue = known[0] if known else made.backend.new_queue(stream_ptr)
+        made.queue.send("handed-out stream")
         made.queue.deferred = False
         made.owned = False
         return made
@@ -262,7 +264,8 @@ class Event:
         if self.backend is None:
             return
         stream = current_stream() if stream is None else stream
-        stream.backend.edges.order_after(stream.queue, self.handle, self.place)
+        stream.backend.edges.order_after(stream.queue, self.handle, self.place,
+                                         stream.backend is self.backend)
 
     def query(self) -> bool:
         """Whether the work before the event is done (True where it was never recorded)."""

@@ -21,7 +21,7 @@ from slipstream.core.launch.cuda.words import Words
 from slipstream.core.launch.door import door
 from slipstream.core.launch.waiting import asking, host_waits
 from slipstream.core.memory.pools import Pool, routes_of
-from slipstream.core.native.driver import TO_HOST, DriverError
+from slipstream.core.native.driver import TO_HOST
 from slipstream.core.vocab.errors import CaptureError, explain
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
@@ -84,6 +84,14 @@ class Capture:
         """Let the current stream's launches come here; memory comes from the pool."""
         self.made.memory = self.pool.hold(self.backend.allocator)
         routes_of(self.backend.allocator).enter(self.pool)
+        try:
+            self.take_over()
+        except BaseException:
+            self.leave()
+            raise
+
+    def take_over(self) -> None:
+        """Seed the generators for the capture, and begin it."""
         for generator in self.generators:
             # A seed of its own tells the words of each generator apart from all others.
             token = int.from_bytes(os.urandom(8), "little")
@@ -351,7 +359,7 @@ def begin_capture(backend: Any, pool: Pool, generators: list[Any]) -> Capture:
     capture = Capture(backend, pool, generators)
     try:
         capture.begin()
-    except DriverError:
+    except BaseException:
         capture.made.drop()
         raise
     return capture

@@ -77,15 +77,16 @@ class Edges:
             raise
         return made, place
 
-    def order_after(self, queue: Queue, handle: int, place: Any) -> None:
-        """Let a stream's later work start only after an event."""
+    def order_after(self, queue: Queue, handle: int, place: Any, ours: bool = True) -> None:
+        """Let a stream's later work start only after an event; ``ours``: it is of this card."""
         queue.send("edge")
         self.backend.enter()
         if isinstance(place, CapturedPlace) or queue.capture is not None:
             join(queue, place)
             return
         self.driver.stream_wait_event(queue.stream, handle)
-        self.order.waited(queue.number, place)
+        if ours:
+            self.order.waited(queue.number, place)
 
     def covered(self, number: int, other: int) -> int:
         """Up to which launch of stream ``other`` is before the next one of stream ``number``."""

@@ -69,7 +69,8 @@ class Modules:
         self.packed = 0
         # Images that `prepare` made, until they are loaded.
         self.ready: dict[tuple[str, str, str], bytes] = {}
-        self.lock = threading.Lock()
+        # A handler of a signal, or what a collector ends, may need a kernel while one is compiled.
+        self.lock = threading.RLock()
         self.counting = threading.Lock()
 
     def function(self, device: Device, code: Any, shared: int = 0) -> int:

@@ -83,7 +83,10 @@ class Pinning:
         event, place = self.backend.edges.record_event(queue, 0, False, False)
         pending = Pending(self.backend, event, place)
         for storage in storages:
-            self.allocator.used(storage.address, pending.done)
+            # Another card's allocator may have pinned it.
+            owner: Any = owners[storage.owner] if storage.owner >= 0 else None
+            known = owner if isinstance(owner, PinnedAllocator) else self.allocator
+            known.used(storage.address, pending.done)
             storage.pending = pending
             door.pending += 1
 
