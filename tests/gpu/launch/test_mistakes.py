@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import slipstream as ss
@@ -45,3 +47,28 @@ def test_what_only_waited_is_not_named_with_an_earlier_mistake(read: str) -> Non
     assert rule == "index 7 is out of bounds for dimension with size 3, at position 1 of the index"
     assert where.startswith("  called at ")
     assert "test_mistakes.py:" in where
+
+@pytest.mark.parametrize("mistake", [
+    lambda x: x + 2 ** 70, lambda x: x == 2 ** 64, lambda x: x.clamp(0, -2 ** 63 - 1),
+    lambda x: x.float() + 10 ** 400,
+    lambda x: ss.full((2,), float("inf"), dtype=ss.int64, device="cuda"),
+    lambda x: ss.full((2,), float("nan"), dtype=ss.int64, device="cuda")])
+def test_a_number_that_no_kernel_takes_leaves_the_next_launch_alone(mistake: Any) -> None:
+    x = ss.tensor([1, 2], device="cuda")
+    ss.cuda.synchronize()
+    for _ in range(3):
+        with pytest.raises((OverflowError, ValueError, RuntimeError)):
+            mistake(x)
+        assert (x + 1).tolist() == [2, 3]
+        y = x * 3
+        with pytest.raises((OverflowError, ValueError, RuntimeError)):
+            mistake(x)
+        assert (y - x).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("value", [0.5, -0.25, 0.0, float("nan"), float("inf"), 2])
+def test_a_number_as_a_bool_is_its_truth(value: Any) -> None:
+    wanted = ss.full((2,), value, dtype=ss.bool).tolist()
+    assert wanted == [bool(value)] * 2
+    assert ss.full((2,), value, dtype=ss.bool, device="cuda").tolist() == wanted
+    assert ss.zeros(2, dtype=ss.bool, device="cuda").fill_(value).tolist() == wanted

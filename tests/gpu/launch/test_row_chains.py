@@ -233,3 +233,20 @@ def test_a_profile_gives_the_row_kernel_s_line_the_time() -> None:
     assert all("_then_" in event.name for event in events)
     line = call.__code__.co_firstlineno + 2
     assert {event.line for event in events} == {line}
+
+def test_readers_of_an_operand_in_other_classes_take_what_is_stored() -> None:
+    whole = ss.full((64, 64), 2 ** 24 + 1, dtype=ss.int32, device="cuda")
+    whole[0] = 2 ** 31 - 1
+
+    def ratio() -> tuple[ss.Tensor, ...]:
+        shares = (whole / 10).softmax(-1)
+        return shares, ss.where(shares > -1, whole, 0)
+
+    scale = ss.tensor(0.1, dtype=ss.float64, device="cuda")
+    x = some(64, 64)
+
+    def scaled() -> tuple[ss.Tensor, ...]:
+        return ((x * scale).double().softmax(-1) * scale,)
+
+    counted(ratio, 1, 4)
+    counted(scaled, 1, 4)

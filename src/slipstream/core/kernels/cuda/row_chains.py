@@ -197,10 +197,17 @@ class Composer:
         return Program(self.inputs, self.numbers, self.constants, tuple(self.steps), outputs)
 
     def _inputs(self) -> tuple[Input, ...]:
-        """What is read from memory."""
+        """What is read from memory: in its own class where its readers' differ."""
         joint = self.joint
-        return tuple([self.programs[part].inputs[place - joint.parts[part].outputs]
-                      for part, place in joint.places[joint.outputs:]])
+        found = [self.programs[part].inputs[place - joint.parts[part].outputs]
+                 for part, place in joint.places[joint.outputs:]]
+        for part, program in enumerate(self.programs):
+            wires = joint.wires[part][joint.parts[part].outputs:]
+            for wire, own in zip(wires, program.inputs, strict=True):
+                at = 0 if wire.maker else joint.place_of[wire.number] - joint.outputs
+                if wire.maker is None and found[at].cls != own.cls:
+                    found[at] = found[at]._replace(cls=found[at].dtype.compute)
+        return tuple(found)
 
     def _add(self, step: Step) -> int:
         self.steps.append(step)

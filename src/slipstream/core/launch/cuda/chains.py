@@ -469,8 +469,8 @@ class Chains:
             made: Launch | None = family.make and family.make(launches[0].count)
         except (CompileError, DriverError):
             made = None
-        except Exception:  # A fault of ours: told once.
-            family.refused, family.make = True, None
+        except Exception as fault:  # One of ours is told once.
+            family.make, family.refused = None, not isinstance(fault, RecursionError | MemoryError)
             raise
         if made is None:
             family.refused = True

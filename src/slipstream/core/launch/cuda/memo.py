@@ -171,8 +171,9 @@ class Memo:
                 graph.hits += 1
                 return graph
         best: Graph = known[0]
-        if not same_kernels(best.launches, window.launches):
-            # Another sequence with the same hash: it is left alone.
+        if (not same_kernels(best.launches, window.launches)
+                or best.words.length != window.words.length):
+            # Another sequence with the same hash, or a library's with other words: left alone.
             return None
         return self._nearest(known, window)
 

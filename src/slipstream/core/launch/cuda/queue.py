@@ -207,11 +207,9 @@ class Queue:
         window: Window = self.window
         words: Words = window.words
         state: ModeState
-        place: cython.Py_ssize_t = 0
         if numbers:
-            for value in numbers:
-                words.append_number(launch.numbers[place], value)
-                place += 1
+            last: cython.Py_ssize_t = len(window.launches) - 1
+            words.append_numbers(launch.numbers, numbers, window.ends.get(last) if last >= 0 else 0)
         state = modes.current()
         self.author = id(state) if self.shared else 0
         window.note(launch, state.code, state.instruction)

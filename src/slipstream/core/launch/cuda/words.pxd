@@ -62,6 +62,7 @@ cdef class Words:
     cpdef size_t address(self, Py_ssize_t start)
     cpdef object append_number(self, str cls, object value)
     cdef object append_whole(self, object value)
+    cpdef object append_numbers(self, tuple classes, tuple numbers, Py_ssize_t whole)
     cpdef int append_double(self, double value) except -1
     cpdef int append_float(self, double value) except -1
     cpdef object widen(self)

@@ -85,8 +85,24 @@ class Words:
         elif cls[0] == "c":
             self.append_double(value.real)
             self.append_double(value.imag)
+        elif cls == "b1":
+            self.append(1 if value else 0)
         else:
             self.append_whole(value)
+
+    def append_numbers(self, classes: tuple[str, ...], numbers: tuple[Any, ...],
+                       whole: cython.Py_ssize_t) -> None:
+        """Add numbers; where one does not fit, no word behind ``whole`` stays: else the next
+        launch would take it for one of its own.
+        """
+        place: cython.Py_ssize_t = 0
+        try:
+            for value in numbers:
+                self.append_number(classes[place], value)
+                place += 1
+        except BaseException:
+            self.cut(whole)
+            raise
 
     def append_whole(self, value: Any) -> None:
         """Add an integer, or what stands for one; OverflowError where 64 bits do not hold it."""
