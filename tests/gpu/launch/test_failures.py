@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import math
 import os
 import signal
 import subprocess
@@ -236,6 +237,27 @@ def test_the_last_launch_of_an_idle_program_goes_out(restart: Any) -> None:
     driver.advance(0.002)
     assert driver.counts["kernel_launches"] == before + 1
     assert ss.cuda.launch_stats()["single"]["drained"]
+
+
+def test_a_launch_that_fails_while_the_host_is_idle_is_told_to_the_program(restart: Any) -> None:
+    driver = restart()
+    x = ss.ones(4, device="cuda")
+    ss.cuda.synchronize()
+    for place in (1, 2, 3):
+        y = ((x + 1.0) * 3.0).exp()
+        before = driver.counts["kernel_launches"]
+        driver.fail_next("launch", place)
+        driver.advance(0.003)
+        # What had failed in the watchdog's call goes out in its next one, and nothing twice.
+        assert driver.counts["kernel_launches"] == before + 3
+        assert y.tolist() == pytest.approx([math.exp(6.0)] * 4)
+        z = x + 1.0
+        driver.fail_next("launch", 1)
+        driver.advance(0.0015)
+        driver.fail_next("launch", 1)
+        with pytest.raises(RuntimeError):
+            z.tolist()
+        assert (x * 2.0).tolist() == [2.0] * 4
 
 
 def test_a_program_that_goes_on_is_not_drained(restart: Any) -> None:

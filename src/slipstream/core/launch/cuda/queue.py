@@ -474,9 +474,6 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
     place: cython.Py_ssize_t = window.drained
     start: cython.Py_ssize_t = window.ends.get(place - 1) if place else 0
     rest = window.launches[place:]
-    window.drained += len(rest)
-    queue.counts.launches += len(rest)
-    queue.counts.alone(reason, rest)
     timer: Sends | None = None if modes.ring is None else modes.ring.timer
     work: Any = None if timer is None else work_of(window, place, len(rest), reason)
     begun: Any = None if timer is None else timer.begin(queue, work)
@@ -488,6 +485,9 @@ def launch_rest(queue: Queue, window: Window, reason: str) -> None:
             queue.driver.site, queue.driver.stamp = stamps_of(window)[place]
         launch_one(queue, launch, window.words, start, end - start)
         start, place = end, place + 1
+        window.drained = place
+    queue.counts.launches += len(rest)
+    queue.counts.alone(reason, rest)
     if timer is not None:
         timer.sent(queue, work, begun)
     if queue.simulated:
@@ -513,6 +513,9 @@ def drain_from_outside(queue: Queue) -> None:
     try:
         if not queue.sending and not queue.recording:
             drain_now(queue)
+    except DriverError:
+        # What did not go out is met again by the user's own send, and raises there.
+        pass
     finally:
         queue.lock.release()
 
