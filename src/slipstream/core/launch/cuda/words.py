@@ -120,14 +120,14 @@ class Words:
         if cython.compiled:
             self.append(slip_bits(value))
         else:
-            self.append(struct.unpack("<Q", struct.pack("<d", value))[0])
+            self.append(struct.unpack("<Q", struct.pack("<d", float(value)))[0])
 
     def append_float(self, value: cython.double) -> None:
         """Add the bits of a float in the word's low half."""
         if cython.compiled:
             self.append(slip_float_bits(value))
         else:
-            self.append(struct.unpack("<I", struct.pack("<f", value))[0])
+            self.append(struct.unpack("<I", struct.pack("<f", float(value)))[0])
 
     def widen(self) -> None:
         """Make room for more words."""
