@@ -168,8 +168,7 @@ def limit_rows(weight: ss.Tensor, indices: ss.Tensor, max_norm: float, norm_type
     with ss.no_grad():
         used = indices.reshape(-1)
         rows = weight[used]
-        magnitude = ss.where(rows < 0, -rows, rows)
-        norm = (magnitude ** norm_type).sum(-1, keepdim=True) ** (1.0 / norm_type)
+        norm = ss.linalg.vector_norm(rows, norm_type, -1, True)
         weight[used] = ss.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
 
 

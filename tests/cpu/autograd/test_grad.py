@@ -108,3 +108,21 @@ def test_anomalies_name_the_line_of_the_user(make) -> None:
     with ss.autograd.set_detect_anomaly(True), pytest.raises(
             RuntimeError, match=rf"nan values.*test_grad\.py:{line}$"):
         y.sum().backward()
+
+
+def test_a_view_in_place_outside_of_recording_leaves_a_parameter_one() -> None:
+    parameter = ss.nn.Parameter(ss.ones(2, 3))
+    (parameter * 2).sum().backward()
+    with ss.no_grad():
+        parameter.t_()
+    assert (parameter.requires_grad, parameter.is_leaf) == (True, True)
+    assert parameter.shape == (3, 2)
+    assert parameter.grad is not None
+    parameter.grad = None
+    (parameter * 3).sum().backward()
+    assert parameter.grad is not None
+    assert parameter.grad.shape == (3, 2)
+
+
+def test_full_of_a_tensor_requires_grad_where_asked() -> None:
+    assert ss.full((2,), ss.tensor(3.0), requires_grad=True).requires_grad

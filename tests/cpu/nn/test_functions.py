@@ -311,3 +311,61 @@ def test_sizes_as_tuples():
 def test_conv3d_refuses_a_bias_that_is_no_tensor() -> None:
     with pytest.raises(TypeError, match="'bias' must be Tensor, not int"):
         F.conv3d(ss.ones(1, 1, 3, 3, 3), ss.ones(1, 1, 2, 2, 2), bias=3)
+
+
+@pytest.mark.parametrize("kind", [ss.nn.BatchNorm1d, ss.nn.InstanceNorm1d])
+@pytest.mark.parametrize("dtype", [ss.float16, ss.bfloat16])
+def test_statistics_of_narrow_inputs_are_as_wide_as_their_buffers(kind: Any, dtype: Any) -> None:
+    x = (ss.randn(16, 3, 64) * 1000).to(dtype)
+    layer, wide = kind(3, track_running_stats=True), kind(3, track_running_stats=True)
+    layer(x)
+    wide(x.float())
+    assert ss.allclose(layer.running_var, wide.running_var, rtol=1e-5)
+    assert ss.allclose(layer.running_mean, wide.running_mean, rtol=1e-5, atol=1e-3)
+
+
+def test_weights_of_a_recurrent_layer_may_be_computed() -> None:
+    class Halved(ss.nn.Module):
+        def forward(self, value: ss.Tensor) -> ss.Tensor:
+            return value / 2
+
+    layer, x = ss.nn.LSTM(3, 4), ss.randn(5, 2, 3)
+    wanted = layer(x)[0]
+    ss.nn.utils.weight_norm(layer, "weight_hh_l0")
+    assert ss.allclose(layer(x)[0], wanted, atol=1e-6)
+    ss.nn.utils.parametrize.register_parametrization(layer, "bias_ih_l0", Halved())
+    other = ss.nn.LSTM(3, 4)
+    with ss.no_grad():
+        for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
+            getattr(other, name).copy_(getattr(layer, name))
+    assert ss.allclose(layer(x)[0], other(x)[0], atol=1e-6)
+    assert not ss.allclose(layer(x)[0], wanted, atol=1e-6)
+
+
+def test_a_causal_hint_without_its_mask_is_refused() -> None:
+    x, layer = ss.randn(3, 1, 8), ss.nn.TransformerEncoderLayer(8, 2)
+    decoder = ss.nn.TransformerDecoderLayer(8, 2)
+    for call in (lambda: layer(x, is_causal=True),
+                 lambda: ss.nn.TransformerEncoder(layer, 1)(x, is_causal=True),
+                 lambda: decoder(x, x, tgt_is_causal=True),
+                 lambda: ss.nn.TransformerDecoder(decoder, 1)(x, x, memory_is_causal=True),
+                 lambda: ss.nn.Transformer(8, 2, 1, 1, 8)(x, x, src_is_causal=True)):
+        with pytest.raises(RuntimeError, match="Need attn_mask if specifying the is_causal hint"):
+            call()
+
+
+def test_whole_channels_of_a_volume_without_a_batch() -> None:
+    means = F.dropout3d(ss.ones(40, 5, 2, 2)).flatten(1).mean(1)
+    assert set(means.tolist()) == {0.0, 2.0}
+
+
+def test_rows_limited_by_their_largest_element() -> None:
+    weight = ss.tensor([[3.0, -4.0], [0.1, 0.2]])
+    F.embedding(ss.tensor([0, 1]), weight, max_norm=1.0, norm_type=float("inf"))
+    assert ss.allclose(weight, ss.tensor([[0.75, -1.0], [0.1, 0.2]]))
+
+
+def test_heads_of_keys_that_do_not_divide_those_of_queries() -> None:
+    keys = ss.ones(1, 2, 4, 8)
+    with pytest.raises(RuntimeError, match="2 heads of keys and values do not divide the 1 of"):
+        F.scaled_dot_product_attention(keys[:, :1], keys, keys, enable_gqa=True)

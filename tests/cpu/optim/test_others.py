@@ -285,3 +285,15 @@ def test_momentum_that_a_schedule_turns_on() -> None:
             buffer = 2.0 if buffer is None else momentum * buffer + 2.0
         value -= 0.1 * (buffer if momentum and buffer is not None else 2.0)
         assert parameter.tolist() == pytest.approx([value] * 3)
+
+
+def test_warm_restarts_begin_a_sequence_with_the_first_rate() -> None:
+    optimizer = ss.optim.SGD([ss.nn.Parameter(ss.ones(1))], lr=1.0)
+    restarts = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 10)
+    both = lr_scheduler.SequentialLR(
+        optimizer, [restarts, lr_scheduler.ExponentialLR(optimizer, 0.9)], [20])
+    for step in range(12):
+        wanted = (1 + math.cos(math.pi * (step % 10) / 10)) / 2
+        assert both.get_last_lr() == [pytest.approx(wanted)]
+        optimizer.step()
+        both.step()

@@ -158,7 +158,8 @@ def view_in_place(name: str) -> Callable[..., Any]:
         before.record, before.base = self.record, self.base
         view = getattr(ops, name).call((before, *args), kwargs)
         self.spec, self.offset = view.spec, view.offset
-        if view.record is not None:
+        # One that was not recorded leaves the tensor what it was: a leaf, a parameter.
+        if view.record is not None and view.record.node is not None:
             self.record = view.record
         # Whoever saved this tensor for backward finds it changed.
         self.storage.version += 1

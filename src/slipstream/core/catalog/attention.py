@@ -51,7 +51,11 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
 # -- by products and a softmax -------------------------------------------------------------------
 def _repeated(query: Any, tensor: Any) -> Any:
     """A head of keys or values for each head of queries."""
-    times = query.spec.shape[-3] // max(tensor.spec.shape[-3], 1)
+    heads, own = query.spec.shape[-3], tensor.spec.shape[-3]
+    if own and heads % own:
+        raise RuntimeError(f"scaled_dot_product_attention: {own} heads of keys and values do not "
+                           f"divide the {heads} of queries: {query.spec!r} and {tensor.spec!r}")
+    times = heads // max(own, 1)
     return tensor if times == 1 else ops.repeat_interleave.call((tensor, times, -3), None)
 
 

@@ -13,6 +13,7 @@ from slipstream.core.catalog.norms import own_dtype
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOSITE, COMPOUND, POINTWISE, Entry
 from slipstream.core.shapes.strides import strides_like
+from slipstream.core.vocab import dtypes
 
 
 # -- the formulas --------------------------------------------------------------------------------
@@ -95,11 +96,17 @@ def _times(value: Any, weight: Any) -> Any:
     return value if weight is None else value * weight
 
 
+def _moments_dtypes(call: Any) -> Any:
+    """Statistics of 16-bit floats are float32, as the buffers are that they go to."""
+    own = call.spec("self").dtype
+    return own, (dtypes.float64 if own.itemsize == 8 else dtypes.float32,) * 2
+
+
 # Both moments in one pass: a batch's statistics beside its normalisation.
 define(Entry(
     "moments(Tensor self, any dims)", COMPOSITE,
     formula=lambda self, dims: (self.mean(dims), _spread(self, dims)),
-    promotion=lambda call: (call.spec("self").dtype, (call.spec("self").dtype,) * 2),
+    promotion=_moments_dtypes,
     path="", method=False, dtypes=("float",), doc="Mean, and mean square distance from it.",
 ))
 

@@ -74,7 +74,8 @@ def filled(size: Any, value: Any, dtype: Any, device: Any, requires_grad: bool =
     """A tensor of one value."""
     if isinstance(value, TensorBase):
         made = ops.empty_memory.call((ints(size), dtype, None, device, None), None)
-        return ops.fill.call_inplace((made, value), None)
+        made = ops.fill.call_inplace((made, value), None)
+        return made.requires_grad_(True) if requires_grad else made
     kind = dtype_of_number(value).category
     if dtype is None:
         dtype = defaults.dtype

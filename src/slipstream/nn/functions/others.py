@@ -186,8 +186,11 @@ def dropout2d(input: ss.Tensor, p: float = 0.5, training: bool = True,
 
 def dropout3d(input: ss.Tensor, p: float = 0.5, training: bool = True,
               inplace: bool = False) -> ss.Tensor:
-    """Whole channels of (N, C, D, H, W) zeroed with probability p, the others scaled."""
-    return _whole_channels(input, p, training, inplace, min(2, input.ndim))
+    """Whole channels of (N, C, D, H, W) or (C, D, H, W) zeroed with probability p, the others
+    scaled.
+    """
+    return _whole_channels(input, p, training, inplace,
+                           1 if input.ndim == 4 else min(2, input.ndim))
 
 
 def _alpha(input: ss.Tensor, p: float, training: bool, shape: tuple[int, ...]) -> ss.Tensor:

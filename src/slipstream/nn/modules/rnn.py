@@ -223,7 +223,10 @@ class RNNBase(Module):
     def _direction(self, x: ss.Tensor, tail: str, state: tuple[ss.Tensor, ...],
                    sizes: list[int] | None) -> tuple[ss.Tensor, tuple[ss.Tensor, ...]]:
         named: dict[str, Any] = self._parameters
-        weights = tuple([named.get(f"{name}{tail}") for name in WEIGHTS])
+        # Those that `parametrize` or `weight_norm` compute are attributes only.
+        keys = [f"{name}{tail}" for name in WEIGHTS]
+        weights = tuple([named[key] if key in named else getattr(self, key, None)
+                         for key in keys])
         return self.walk(self._step(), x, state, weights, (tail.endswith("_reverse"), sizes))
 
     def extra_repr(self) -> str:

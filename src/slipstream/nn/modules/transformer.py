@@ -78,6 +78,7 @@ class TransformerEncoderLayer(_Layer):
                 src_key_padding_mask: ss.Tensor | None = None,
                 is_causal: bool = False) -> ss.Tensor:
         """Return the output, of the input's shape."""
+        check_hints((src_mask, is_causal))
         masks = (src_mask, src_key_padding_mask)
         if self.norm_first:
             x = src + self._attended(self.norm1(src), masks)
@@ -119,6 +120,7 @@ class TransformerDecoderLayer(_Layer):
                 memory_key_padding_mask: ss.Tensor | None = None, tgt_is_causal: bool = False,
                 memory_is_causal: bool = False) -> ss.Tensor:
         """Return the output, of the target's shape."""
+        check_hints((tgt_mask, tgt_is_causal), (memory_mask, memory_is_causal))
         own, far = (tgt_mask, tgt_key_padding_mask), (memory_mask, memory_key_padding_mask)
         norms = (self.norm1, self.norm2, self.norm3)
         if self.norm_first:
@@ -140,6 +142,13 @@ class TransformerDecoderLayer(_Layer):
         return self.dropout2(found[0])
 
 
+def check_hints(*hints: tuple[ss.Tensor | None, bool | None]) -> None:
+    """Raise RuntimeError where a mask is said to be causal and there is none."""
+    if any(causal and mask is None for mask, causal in hints):
+        raise RuntimeError("Need attn_mask if specifying the is_causal hint.\n  mend: pass the "
+                           "mask too, Transformer.generate_square_subsequent_mask(length)")
+
+
 class TransformerEncoder(Module):
     """Copies of an encoder layer, one after another, and a norm if given."""
 
@@ -154,6 +163,7 @@ class TransformerEncoder(Module):
                 src_key_padding_mask: ss.Tensor | None = None,
                 is_causal: bool | None = None) -> ss.Tensor:
         """Return the output, of the input's shape."""
+        check_hints((mask, is_causal))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, src_key_padding_mask=src_key_padding_mask)
@@ -175,6 +185,7 @@ class TransformerDecoder(Module):
                 memory_key_padding_mask: ss.Tensor | None = None,
                 tgt_is_causal: bool | None = None, memory_is_causal: bool = False) -> ss.Tensor:
         """Return the output, of the target's shape."""
+        check_hints((tgt_mask, tgt_is_causal), (memory_mask, memory_is_causal))
         output = tgt
         for layer in self.layers:
             output = layer(output, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
@@ -220,6 +231,8 @@ class Transformer(Module):
                 src_is_causal: bool | None = None, tgt_is_causal: bool | None = None,
                 memory_is_causal: bool = False) -> ss.Tensor:
         """Return the decoder's output, of the target's shape."""
+        check_hints((src_mask, src_is_causal), (tgt_mask, tgt_is_causal),
+                    (memory_mask, memory_is_causal))
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         batch = 0 if self.batch_first else 1
