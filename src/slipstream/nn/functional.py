@@ -168,7 +168,7 @@ def limit_rows(weight: ss.Tensor, indices: ss.Tensor, max_norm: float, norm_type
     with ss.no_grad():
         used = indices.reshape(-1)
         rows = weight[used]
-        norm = ss.linalg.vector_norm(rows, norm_type, -1, True)
+        norm = ss.norm(rows, norm_type, -1, True)
         weight[used] = ss.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
 
 
