@@ -222,3 +222,44 @@ def test_a_kernel_looks_at_each_call_after_a_right_one() -> None:
         kernel(y, 2**40, 1.0)
     kernel(y, 8, 1.0)
     assert (y.tolist(), longer.tolist()) == ([3.0] * 8, [4.0] * 16)
+
+
+@pytest.mark.parametrize("op", [
+    lambda made, other: made + other, lambda made, other: other + made,
+    lambda made, other: made - other, lambda made, other: ss.addcmul(made, other, other),
+    lambda made, other: made.clone(), lambda made, other: made % other])
+def test_a_gradient_that_is_the_results_own_is_no_launch(op: Callable[..., Any]) -> None:
+    leaf, other = pair()
+
+    def step(known: Callable[..., Any]) -> Any:
+        leaf.grad = None
+        known(leaf * other, other).mul(other).sum().backward()
+        return leaf.grad
+
+    step(op)
+    # What is multiplied, computed between, multiplied and summed; the gradients of both products.
+    assert counted(lambda: step(op))["launches"] == 6
+    assert step(op).tolist() == [9.0] * 8
+
+
+def test_a_gradient_that_passed_is_nobody_elses() -> None:
+    for device in ("cpu", "cuda"):
+        leaf = ss.ones(3, device=device, requires_grad=True)
+        given = ss.full((3,), 2.0, device=device)
+        (leaf + 1).clone().backward(given)
+        leaf.grad.mul_(5)
+        assert given.tolist() == [2.0] * 3
+        (leaf - 1).half().backward(given.half())
+        assert leaf.grad.tolist() == [12.0] * 3
+        assert leaf.grad.dtype is ss.float32
+
+
+def test_a_gradient_of_a_narrow_addend_is_cast() -> None:
+    narrow = ss.ones(3, device="cuda", dtype=ss.bfloat16, requires_grad=True)
+    real = ss.ones(3, device="cuda", requires_grad=True)
+    ((narrow + ss.ones(3, device="cuda")) * 3).sum().backward()
+    assert narrow.grad.dtype is ss.bfloat16
+    assert narrow.grad.tolist() == [3.0] * 3
+    ((real + ss.full((3,), 1j, device="cuda")) * (2 + 1j)).sum().real.backward()
+    assert real.grad.dtype is ss.float32
+    assert real.grad.tolist() == [2.0] * 3

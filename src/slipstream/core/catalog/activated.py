@@ -11,7 +11,7 @@ from slipstream.core.catalog import checks, samples
 from slipstream.core.catalog.checks import ROOT_TWO_OVER_PI, gelu_slope
 from slipstream.core.catalog.products import addmm_shape, turned
 from slipstream.core.catalog.table import define, ops
-from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, POINTWISE, Entry
+from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, POINTWISE, Entry, passed_on
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.engine.tape import tape
 from slipstream.core.fuse.formula import where
@@ -75,7 +75,7 @@ def _arrays(plan: Any, call: Any) -> Any:
 define(Entry(
     "addmm_activated(Tensor self, Tensor mat1, Tensor mat2, bool use_gelu, bool keep)", LIBRARY,
     shape=_shape, upstream=_before,
-    gradient={"self": lambda g: g,
+    gradient={"self": passed_on,
               "mat1": lambda g, mat2: ops.matmul.call((g, turned(mat2)), None),
               "mat2": lambda g, mat1: ops.matmul.call((turned(mat1), g), None)},
     check=checks.real_floats, path="", method=False, dtypes=("float",),

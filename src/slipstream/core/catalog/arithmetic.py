@@ -11,7 +11,7 @@ from slipstream.core.catalog import checks, reasons, samples
 from slipstream.core.catalog.pointwise import binary_op, unary_op
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
-from slipstream.core.dispatch.entry import COMPOUND, POINTWISE, Entry
+from slipstream.core.dispatch.entry import COMPOUND, POINTWISE, Entry, passed_on
 from slipstream.core.fuse.formula import fma, where
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.records import TensorBase
@@ -45,7 +45,7 @@ binary_op(
 binary_op(
     "remainder(Tensor|Number self, Tensor|Number other)",
     lambda self, other: self % other,
-    {"self": lambda g: g,
+    {"self": passed_on,
      "other": lambda g, self, other: -g * rounded_quotient(self, other, "floor")},
     np.remainder, check=_divides, dtypes=REAL,
     doc="self - other * floor(self / other): the remainder with the sign of other.",
@@ -53,7 +53,7 @@ binary_op(
 binary_op(
     "fmod(Tensor self, Tensor|Number other)",
     lambda self, other: self.fmod(other),
-    {"self": lambda g: g,
+    {"self": passed_on,
      "other": lambda g, self, other: -g * rounded_quotient(self, other, "trunc")},
     np.fmod, check=_divides, dtypes=REAL,
     doc="self - other * trunc(self / other): the remainder with the sign of self.",
@@ -172,7 +172,7 @@ def triples() -> Any:
 define(Entry(
     "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1)", POINTWISE,
     formula=lambda self, tensor1, tensor2, value: self + value * tensor1 * tensor2,
-    gradient={"self": lambda g: g,
+    gradient={"self": passed_on,
               "tensor1": lambda g, tensor2, value: g * checks.conj(tensor2) * checks.conj(value),
               "tensor2": lambda g, tensor1, value: g * checks.conj(tensor1) * checks.conj(value)},
     promotion=_tensors_alone, check=_check_value, path="addcmul", inplace=True, out=True,
@@ -183,7 +183,7 @@ define(Entry(
 define(Entry(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1)", POINTWISE,
     formula=lambda self, tensor1, tensor2, value: self + value * (tensor1 / tensor2),
-    gradient={"self": lambda g: g,
+    gradient={"self": passed_on,
               "tensor1": lambda g, tensor2, value: g * checks.conj(value) / checks.conj(tensor2),
               "tensor2": lambda g, tensor1, tensor2, value: -g * checks.conj(
                   value * tensor1 / (tensor2 * tensor2))},

@@ -11,7 +11,7 @@ import numpy as np
 from slipstream.core.catalog import reasons
 from slipstream.core.catalog.norms import own_dtype
 from slipstream.core.catalog.table import define, ops
-from slipstream.core.dispatch.entry import COMPOSITE, COMPOUND, POINTWISE, Entry
+from slipstream.core.dispatch.entry import COMPOSITE, COMPOUND, POINTWISE, Entry, passed_on
 from slipstream.core.shapes.strides import strides_like
 from slipstream.core.vocab import dtypes
 
@@ -47,7 +47,7 @@ define(Entry(
     formula=_normalize,
     gradient={"self": _normalize_slope,
               "weight": lambda g, self, dims, eps: g * _centred(self, dims, eps)[0],
-              "bias": lambda g: g},
+              "bias": passed_on},
     promotion=own_dtype, layout=_layout, path="", method=False, dtypes=("float",),
     doc="(self - mean) / sqrt(variance + eps) * weight + bias over dims; weight and bias have the "
         "rank of self.",
@@ -65,7 +65,7 @@ define(Entry(
                   g * (self - mean) * (variance + eps).rsqrt() / (variance + eps) * -0.5, weight),
               "weight": lambda g, self, mean, variance, eps: g * (self - mean) * (
                   variance + eps).rsqrt(),
-              "bias": lambda g: g},
+              "bias": passed_on},
     promotion=own_dtype, path="", method=False, dtypes=("float",),
     doc="(self - mean) / sqrt(variance + eps) * weight + bias.",
 ))
@@ -76,7 +76,7 @@ define(Entry(
     "scale_channels(Tensor self, Tensor mean, Tensor scale, Tensor? bias)", POINTWISE,
     formula=lambda self, mean, scale, bias: _plus((self - mean) * scale, bias),
     gradient={"self": lambda g, scale: g * scale, "mean": lambda g, scale: -(g * scale),
-              "scale": lambda g, self, mean: g * (self - mean), "bias": lambda g: g},
+              "scale": lambda g, self, mean: g * (self - mean), "bias": passed_on},
     promotion=own_dtype, path="", method=False, dtypes=("float",),
     doc="(self - mean) * scale + bias.",
 ))

@@ -10,7 +10,7 @@ import numpy as np
 from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
-from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, POINTWISE, Entry
+from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, POINTWISE, Entry, passed_on
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import ArrayKernel
@@ -80,7 +80,7 @@ def _cast_back(g: Any, spec: Any) -> Any:
 
 define(Entry(
     "clone(Tensor self, *, any memory_format=None)", POINTWISE,
-    formula=lambda self: self, gradient={"self": lambda g: g}, path="clone",
+    formula=lambda self: self, gradient={"self": passed_on}, path="clone",
     promotion=promotion.cast_to_self, layout=_format_layout, samples=samples.unary,
     reference=lambda x: x.copy(), doc="A copy with memory of its own.",
 ))
@@ -104,7 +104,7 @@ define(Entry(
 define(Entry(
     "fill(Tensor self, Tensor|Number value)", POINTWISE,
     formula=lambda value: value, check=_fill_check,
-    gradient={"self": _lost, "value": lambda g: g}, promotion=_fill_dtypes,
+    gradient={"self": _lost, "value": passed_on}, promotion=_fill_dtypes,
     converts=True, uniform=True, inplace=True, stores=("value",), path="fill",
     samples=samples.with_arguments(((3, 4), (2,)), ((), (1.5,)), ((2, 0), (True,))),
     reference=lambda x, value: np.full(x.shape, value),

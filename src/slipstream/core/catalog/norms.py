@@ -11,7 +11,7 @@ import numpy as np
 from slipstream.core.catalog.checks import conj
 from slipstream.core.catalog.table import define, ops, table
 from slipstream.core.dispatch.arguments import ints
-from slipstream.core.dispatch.entry import COMPOSITE, Entry, contiguous_layout
+from slipstream.core.dispatch.entry import COMPOSITE, Entry, contiguous_layout, passed_on
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.records import OpBase, Spec, TensorBase
 
@@ -247,7 +247,7 @@ define(Entry(
         # What the leading dims repeat is summed by the engine.
         "weight": lambda g, self, normalized_shape, eps: g * normalized(
             self, normalized_shape, eps)[0],
-        "bias": lambda g: g,
+        "bias": passed_on,
     },
     joint=layer_norm_gradients, widens=True,
     promotion=own_dtype, check_sizes=_check_layer_norm, fits=has_shape, layout=contiguous_layout,

@@ -24,7 +24,7 @@ from slipstream.core.catalog.samples import (
 )
 from slipstream.core.catalog.table import define
 from slipstream.core.dispatch import promotion
-from slipstream.core.dispatch.entry import POINTWISE, Entry
+from slipstream.core.dispatch.entry import POINTWISE, Entry, passed_on, times_alpha
 from slipstream.core.fuse.formula import where
 
 ALL_KINDS = ("bool", "int", "float", "complex")
@@ -53,7 +53,7 @@ def binary_op(signature: str, formula: Any, gradient: Any, reference: Any, **fac
 binary_op(
     "add(Tensor|Number self, Tensor|Number other, *, Number alpha=1)",
     lambda self, other, alpha: self + alpha * other,
-    {"self": lambda g: g, "other": lambda g, alpha: g * alpha},
+    {"self": passed_on, "other": times_alpha},
     lambda self, other, alpha=1: self + np.asarray(alpha).astype(np.result_type(other)) * other,
     promotion=promotion.pair, check=checks.alpha, samples=scaled, joint=checks.sum_gradients,
     exceptions=reasons.ROUNDED_HALF,
@@ -62,7 +62,7 @@ binary_op(
 binary_op(
     "sub(Tensor|Number self, Tensor|Number other, *, Number alpha=1)",
     lambda self, other, alpha: self - alpha * other,
-    {"self": lambda g: g, "other": lambda g, alpha: -(g * alpha)},
+    {"self": passed_on, "other": lambda g, alpha: -times_alpha(g, alpha)},
     lambda self, other, alpha=1: self - np.asarray(alpha).astype(np.result_type(other)) * other,
     promotion=promotion.pair, check=checks.subtraction, aliases=("subtract",), samples=scaled,
     dtypes=ALL_KINDS[1:],
@@ -244,7 +244,7 @@ define(Entry(
     "fma(Tensor self, Tensor|Number factor, Tensor|Number addend)", POINTWISE,
     formula=lambda self, factor, addend: self.fma(factor, addend),
     gradient={"self": lambda g, factor: g * factor, "factor": lambda g, self: g * self,
-              "addend": lambda g: g},
+              "addend": passed_on},
     path="fma", dtypes=("float",), check=checks.real_floats, samples=fused,
     reference=lambda x, factor, addend: x * factor + addend,
     doc="self * factor + addend, rounded once.",

@@ -10,7 +10,7 @@ from slipstream.core.catalog import indexing_samples, samples
 from slipstream.core.catalog.indexing import copy_of, same_shape
 from slipstream.core.catalog.masks import readable
 from slipstream.core.catalog.table import define, ops
-from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
+from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry, passed_on
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu.gathering import GatherBinding
 from slipstream.core.kernels.cpu.gathering_arrays import IndexOperand
@@ -180,7 +180,7 @@ define(Entry(
 define(Entry(
     "scatter_add(Tensor self, int dim, Tensor index, Tensor src)", INDEX, shape=same_shape,
     check=_check_source, path="scatter_add", inplace=True, out=True,
-    gradient={"self": lambda g: g, "src": _source_part},
+    gradient={"self": passed_on, "src": _source_part},
     samples=samples.along_with_source,
     reference=lambda x, dim, index, src: scatter_reference(x, dim, index, src, True),
     doc="self with src added, in index order, at indices along a dim.",
@@ -301,7 +301,7 @@ define(Entry(
 define(Entry(
     "index_sum(Tensor self, int dim, Tensor index, Tensor source)", INDEX, shape=same_shape,
     check=_check_vector_source, path="", method=False, inplace=True,
-    gradient={"self": lambda g: g, "source": lambda g, dim, index: ops.index_select.call(
+    gradient={"self": passed_on, "source": lambda g, dim, index: ops.index_select.call(
         (g, dim, index), None)},
     doc="index_add without alpha.",
 ), cpu=Candidate("scatter loops", _vector_write("add")), cuda="indexing.write")

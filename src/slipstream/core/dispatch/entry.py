@@ -31,6 +31,19 @@ def contiguous_layout(call: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return contiguous_strides(shape)
 
 
+def passed_on(g: Any) -> Any:
+    """The gradient of what is copied, or added to something: the result's own.
+
+    Where nothing else is wanted of an op it is handed on as it is, without a kernel.
+    """
+    return g
+
+
+def times_alpha(g: Any, alpha: Any) -> Any:
+    """The gradient of what is added alpha times; where that is once, it is handed on as well."""
+    known = alpha.conjugate() if isinstance(alpha, (int, float, complex)) else alpha.conj()
+    return g * known
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Entry:

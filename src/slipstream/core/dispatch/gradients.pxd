@@ -25,12 +25,14 @@ cdef class FormulaRule(Rule):
     cdef public tuple program_sources
     cdef public bint eager
     cdef public bint multiple
+    cdef public bint passes
     cdef public tuple wanted
     cdef public object joint
     cdef public object upstream
     cdef public tuple upstream_sources
     cdef public tuple joint_sources
     cpdef list apply(self, Node node, list grads, bint create_graph)
+    cdef bint _is_wanted_as_it_is(self, Node node, list grads) except -1
     cdef list _held(self, Node node)
     cdef object _value(self, Py_ssize_t source, Node node, list grads, list held)
     cdef tuple _values(self, tuple sources, Node node, list grads, list held)

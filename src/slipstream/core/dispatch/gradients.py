@@ -17,7 +17,7 @@ from typing import Any
 
 import cython
 
-from slipstream.core.dispatch.entry import COMPOSITE, Entry
+from slipstream.core.dispatch.entry import COMPOSITE, Entry, passed_on, times_alpha
 from slipstream.core.dispatch.op import PLAIN, Op
 from slipstream.core.dispatch.signature import NUMBER, STATIC, TENSORS
 from slipstream.core.engine.tape import Rule, SavedTensor
@@ -80,7 +80,8 @@ class FormulaRule(Rule):
     """The gradient of one op for one choice of inputs that want it.
 
     ``calls``: each formula and where its arguments come from: a place among what the tape saved,
-    `KEPT` and a place among what it kept, or one of the marks below.
+    `KEPT` and a place among what it kept, or one of the marks below.  ``passes``: there is one,
+    and what it computes is the gradient itself, or a number times it.
     """
 
     op: Op
@@ -91,6 +92,7 @@ class FormulaRule(Rule):
     program_sources: tuple[int, ...]
     eager: bool
     multiple: bool
+    passes: bool
     wanted: tuple[str, ...]
     joint: Any
     upstream: Any
@@ -141,6 +143,7 @@ class FormulaRule(Rule):
         # Gradients of several results come as a list, which no formula takes.
         self.eager = _calls_ops(op, positions) or "grads" in wanted
         self.multiple = len(positions) == 1 and op.kinds[positions[0]] == TENSORS
+        self.passes = self.upstream is None and self.formulas in ([passed_on], [times_alpha])
 
     def sources_of(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Where the arguments of these names come from."""
@@ -154,6 +157,8 @@ class FormulaRule(Rule):
             grads = [self.upstream(*values), *grads[1:]]
         if create_graph or _lacks(grads):
             return self._with_tensors(node, grads, held)
+        if self.passes and self._is_wanted_as_it_is(node, grads):
+            return grads.copy()
         if self.joint is not None and not (self.eager and _declined(node, grads)):
             results = self.joint((self.wanted, _dtypes_of(node.inputs)),
                                  *self._values(self.joint_sources, node, grads, held))
@@ -168,6 +173,14 @@ class FormulaRule(Rule):
         except NotAFormula:
             self.eager = True
             return self._with_tensors(node, grads, held)
+
+    def _is_wanted_as_it_is(self, node: Node, grads: list[Any]) -> bool:
+        """Whether the gradient has the dtype of the one input, which was added once."""
+        upstream: TensorBase = grads[0]
+        wanted: Spec = node.inputs[0]
+        if len(grads) != 1 or upstream.spec.dtype is not wanted.dtype:
+            return False
+        return self.formulas[0] is passed_on or bool(node.values[0] == 1)
 
     def _held(self, node: Node) -> list[Any]:
         """What the tape saved, each taken out once (a user's hook may compute it), the result last.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -53,3 +54,18 @@ def test_the_sign_of_zero_is_kept(function, size, dtype):
     assert [math.copysign(1, each) for each in result] == [-1] * size
     result = function(ss.full((size,), 0.0, dtype=dtype)).double().tolist()
     assert [math.copysign(1, each) for each in result] == [1] * size
+
+
+@pytest.mark.parametrize("op", [ss.add, ss.sub])
+@pytest.mark.parametrize("alpha", [1, 2.5, 2j])
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_the_gradient_of_what_is_added_alpha_times(op: Any, alpha: Any, both: bool,
+                                                   create_graph: bool) -> None:
+    first = ss.ones(2, dtype=ss.complex64, requires_grad=both)
+    second = ss.ones(2, dtype=ss.complex64, requires_grad=True)
+    total = op(first, second, alpha=alpha).real.sum()
+    (found,) = ss.autograd.grad(total, second, create_graph=create_graph)
+    # The gradient of what is real is conjugate.
+    wanted = complex(alpha).conjugate() * (1 if op is ss.add else -1)
+    assert found.tolist() == [wanted] * 2
