@@ -64,7 +64,8 @@ def forget() -> None:
     pools.routes.clear()
     libraries.found.clear()
     libraries.tuners.clear()
-    for table in (modules.functions, modules.shared, modules.attributes, modules.architectures):
+    for table in (modules.functions, modules.loaded, modules.shared, modules.attributes,
+                  modules.architectures):
         table.clear()
 
 

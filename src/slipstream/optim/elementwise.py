@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import slipstream as ss
-from slipstream.core.api.updates import set_recording
+from slipstream.core.api.updates import recording_state
 from slipstream.optim.gating import Gated, gate_of
 from slipstream.optim.optimizer import (
     Closure,
@@ -65,7 +65,8 @@ class Elementwise(Optimizer):
         found = gate_of(self, self._gates)
         if found is None and not self.ready():
             return loss
-        before = set_recording(self.defaults["differentiable"])
+        state = recording_state()
+        before, state.grad_enabled = state.grad_enabled, bool(self.defaults["differentiable"])
         try:
             if found is not None:
                 self.divide_gradients()
@@ -75,7 +76,7 @@ class Elementwise(Optimizer):
                 for parameter in trained(group):
                     self._update(parameter, group)
         finally:
-            set_recording(before)
+            state.grad_enabled = before
         return loss
 
     def _first_state(self, parameter: ss.Tensor, group: Group) -> dict[str, Any]:

@@ -244,3 +244,15 @@ def test_a_source_is_split_by_what_runs_where() -> None:
     assert 'slip::launcher("vector_add_kernel", blocks, threads)(' in parts.host
     assert "torch::Tensor" not in parts.device
     assert "__global__" in parts.device
+
+
+def test_kernels_of_a_source_share_its_variables() -> None:
+    module = load_inline("shared", "void run(torch::Tensor out);", """
+        __device__ int counter = 0;
+        __global__ void put(int value) { counter = value; }
+        __global__ void get(int* out) { out[0] = counter; }
+        void run(torch::Tensor out) { put<<<1, 1>>>(7); get<<<1, 1>>>(out.data_ptr<int>()); }
+        """, functions=["run"])
+    out = ss.zeros(1, dtype=ss.int32, device="cuda")
+    module.run(out)
+    assert out.item() == 7

@@ -121,3 +121,59 @@ def test_what_no_kernel_takes_is_shown_with_a_caret(text: str, words: str) -> No
 def test_templates_are_refused_with_the_mend() -> None:
     with pytest.raises(SourceError, match=r"-DT=float"):
         only("template <class T> __global__ void f(T* x) {}")
+
+
+CONDITIONS = [
+    ("#define T double", ss.float64), ("#ifdef BIG\n#define T double\n#else\n#define T float\n"
+                                       "#endif", ss.float32),
+    ("#define BIG\n#ifdef BIG\n#define T double\n#else\n#define T float\n#endif", ss.float64),
+    ("#ifndef T\n#define T float\n#endif", ss.float32),
+    ("#if 0\n#define T double\n#elif defined(BIG)\n#define T int\n#else\n#define T float\n#endif",
+     ss.float32),
+    ("#if !defined(BIG) // by default\n#define T double\n#elif 1\n#define T float\n#endif",
+     ss.float64),
+    ("#define T float\n#undef T\n#define T double", ss.float64),
+    ("#if __CUDA_ARCH__ > 700\n#define T float\n#else\n#define T float\n#endif", ss.float32),
+]
+
+
+@pytest.mark.parametrize(("before", "dtype"), CONDITIONS)
+def test_a_type_is_what_its_conditions_say(before: str, dtype: object) -> None:
+    assert of_parameter("T* x", before).element.dtypes == (dtype,)
+
+
+def test_what_options_define_decides() -> None:
+    before = ("#ifndef T\n#define T float\n#endif\n"
+              "#ifdef WIDE\n#define N double\n#else\n#define N T\n#endif")
+    assert of_parameter("T* x", before, "-DT=int").element.dtypes == (ss.int32,)
+    assert of_parameter("N* x", before, "-DWIDE").element.dtypes == (ss.float64,)
+    assert of_parameter("N* x", before, "-DT=int").element.dtypes == (ss.int32,)
+
+
+def test_a_name_means_what_it_did_where_a_kernel_stands() -> None:
+    kernels = Reader("#define T float\n__global__ void f(T* x) {}\n#undef T\n#define T double\n"
+                     "__global__ void g(T* x) {}\n#define T int").kernels()
+    assert [each.parameters[0].element.dtypes for each in kernels] == [
+        (ss.float32,), (ss.float64,)]
+
+
+def test_what_only_the_compiler_decides_is_refused() -> None:
+    before = "#if __CUDA_ARCH__ > 700\n#define T float\n#else\n#define T double\n#endif"
+    with pytest.raises(SourceError, match="only the compiler can decide"):
+        of_parameter("T* x", before)
+    assert of_parameter("int* x", before).element.dtypes == (ss.int32,)
+    with pytest.raises(SourceError, match="two kernels f whose parameters differ"):
+        Reader("#if X > 1\n__global__ void f(float* x) {}\n#else\n__global__ void f(double* x) {}\n"
+               "#endif").kernels()
+
+
+def test_code_that_is_left_out_has_no_kernels() -> None:
+    assert only("#if 0\n__global__ void f(Unknown x) {}\n#endif\n"
+                "__global__ void f(float* x) {}").name == "f"
+
+
+@pytest.mark.parametrize(("bound", "threads"), [
+    ("128", 128), ("N", 256), ("N, 2", 256), ("2*N", 0), ("512/4", 0), ("(256)", 0)])
+def test_bounds_that_are_no_number_say_nothing(bound: str, threads: int) -> None:
+    assert only(f"#define N 256\n__global__ void __launch_bounds__({bound}) f(float* x) {{}}"
+                ).threads == threads

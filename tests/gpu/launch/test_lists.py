@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -288,3 +289,24 @@ def test_gradients_are_zeroed_by_one_launch() -> None:
     assert all((param.grad == 0).all() for param in params)
     optimizer.zero_grad()
     assert all(param.grad is None for param in params)
+
+
+def test_scopes_of_a_stream_find_its_tables_again(restart: Any) -> None:
+    restart(zero_cost=True, race=False, poison=False)
+    optimizer = optim.Adam(with_gradients(ss.float32, 1.0), lr=0.1)
+    side = ss.cuda.Stream()
+    side.wait_stream(ss.cuda.current_stream())
+
+    def step(_: int) -> None:
+        with ss.cuda.stream(side):
+            optimizer.step()
+
+    assert steady(step, 6).get("copies", 0) == 0
+
+
+def test_clipping_an_infinite_gradient_beside_a_large_one() -> None:
+    for values in ((math.inf, 1e200), (1e200, math.inf)):
+        leaves = [ss.zeros(2000, dtype=ss.float64, device="cuda").requires_grad_() for _ in values]
+        for leaf, value in zip(leaves, values, strict=True):
+            leaf.grad = ss.full((2000,), value, dtype=ss.float64, device="cuda")
+        assert ss.nn.utils.clip_grad_norm_(leaves, 1.0).item() == math.inf

@@ -181,9 +181,7 @@ def settle() -> None:
     for backend in door.windowed:
         each: Any = backend
         each.drain_all()
-        for queue in tuple(each.queues):
-            if queue.capture is None:
-                each.driver.wait_stream(queue.stream)
+        each.streams.wait(tuple([queue for queue in each.queues if queue.capture is None]))
 
 
 def finish() -> None:

@@ -18,7 +18,7 @@ from slipstream.core.vocab.dtypes import promote
 from slipstream.core.vocab.modes import ModeState, modes
 
 __all__ = ["ListUpdate", "Snapshot", "Steps", "advance", "apply_update", "drop_gradients",
-           "end_step", "is_capturing", "set_recording", "update_op"]
+           "end_step", "is_capturing", "recording_state", "update_op"]
 
 Update = Callable[[Any], tuple[Any, ...]]
 _ops: dict[Any, UpdateOp] = {}
@@ -124,12 +124,12 @@ def advance(steps: Steps) -> bool:
     return steps.advance(state)
 
 
-def set_recording(enabled: bool) -> bool:
-    """Whether the thread's ops are recorded for backward, from here on; and whether they were."""
-    state = modes.current()
-    before = state.grad_enabled
-    state.grad_enabled = bool(enabled)
-    return before
+def recording_state() -> ModeState:
+    """The thread's state, whose ``grad_enabled`` says whether its ops are recorded for backward.
+
+    Whoever sets that sets it back without a call, for which a full stack may have no room.
+    """
+    return modes.current()
 
 
 def is_capturing() -> bool:

@@ -161,13 +161,13 @@ class TensorList:
         """Find the tables of new addresses; False where a target shares its memory."""
         addresses = self.words.block(0, self.count * self.width, b"")
         tables = self.tables
-        found = None if tables is None else tables.find(state.stream, addresses)
+        found = None if tables is None else tables.find(addresses)
         if found is None:
             nbytes = [spec.nbytes for spec in self.specs]
             if overlap(addresses, nbytes, self.count * self.targets):
                 self.moved = True
                 return False
-            found = () if tables is None else tables.make(state.stream, addresses)
+            found = () if tables is None else tables.make(addresses)
         self.operands = found
         self.stream = state.stream
         self.moved = False

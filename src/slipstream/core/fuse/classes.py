@@ -69,6 +69,8 @@ def promote_weak(strong: str, weak: str) -> str:
 
 def class_of_number(value: Number) -> str:
     """The class in which Python itself computes with ``value``."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool):
         return "b1"
     if isinstance(value, int):
@@ -81,6 +83,8 @@ def to_class(value: Number, cls: str) -> Any:
 
     Raises OverflowError for an integer of more than 64 bits.
     """
+    if isinstance(value, np.generic):
+        value = value.item()
     if cls == "b1":
         return np.bool_(value != 0)
     if cls in REAL_PARTS:

@@ -115,6 +115,7 @@ class LaunchDoor:
             pending.wait()
             if storage.pending is pending:
                 storage.pending = None
+                pending.counted -= 1
                 self.pending -= 1
 
     def note_capture(self, more: int) -> None:

@@ -305,24 +305,27 @@ class Allocator(Memory):
         return address
 
     def adopt_slab(self, slab: Slab, nbytes: int) -> int:
-        """Take in a new slab, and a block of it at once, before another thread does."""
-        self.settle()
+        """Take in a new slab, and a block of it at once, before another thread does.
+
+        Taken in first, as Ctrl-C may come where frees are settled.
+        """
         self.shelf(nbytes).add(slab)
+        self.settle()
         return self.take(nbytes)
 
     def adopt_segment(self, address: int, size: int, growing: bool, nbytes: int) -> int:
         """Take in a new segment, and a block of it at once."""
-        self.settle()
         if growing:
             self.large.add_growing(address, size)
         else:
             self.large.add(address, size)
+        self.settle()
         return self.take(nbytes)
 
     def adopt_stretch(self, more: int, nbytes: int) -> int:
         """Take in what the growing segment grew by, and a block of it at once."""
-        self.settle()
         self.large.stretch(more)
+        self.settle()
         return self.take(nbytes)
 
     def before_release(self, restore: Callable[..., Any], *arguments: Any) -> None:

@@ -15,6 +15,7 @@ cdef class DeviceAllocator(StreamAllocator):
     cdef public bint abandoned
     cdef public int held
     cdef public int number
+    cdef readonly dict replays
     cdef readonly dict elsewhere
     cdef readonly list watchers
     cdef bint special

@@ -59,6 +59,28 @@ def out_of_pool(owner: Any, allocator: Any, nbytes: int) -> Exception:
     return error
 
 
+def hold_interrupts(driver: Driver) -> BaseException | None:
+    """Let a driver hold interrupts; what came before it did, where they are not held."""
+    try:
+        driver.hold_interrupts()
+    except BaseException as failure:
+        return failure
+    return None
+
+
+def come_after(allocator: DeviceAllocator, stream: int) -> None:
+    """Let a stream come after the replays that wrote to free blocks of a pool.
+
+    Of those no use was noted: a graph writes to blocks that were given back in its capture.
+    """
+    covered, order = allocator.covered, allocator.order
+    if covered is None or order is None:
+        return
+    for other, sequence in tuple(allocator.replays.items()):
+        if other != stream and covered(stream, other) < sequence:
+            order(stream, other, sequence)
+
+
 def taken_slots(shelf: Any) -> list[int]:
     """The addresses of the slots of a class that are in use."""
     free = shelf.free_addresses()
@@ -73,7 +95,8 @@ class DeviceAllocator(StreamAllocator):
     Set from outside: ``drain()`` sends what is recorded and waits for it; ``handle()`` is the
     driver's handle of the running thread's stream; what `StreamAllocator` wants to know.
     ``route``: function that finds another memory for a request, or None.  ``number``: of the pool
-    that it belongs to, 0 for the device's own.
+    that it belongs to, 0 for the device's own.  ``replays``: for each stream its last launch of a
+    graph that held this memory and is gone.
     """
 
     def __init__(self, driver: Driver, ordinal: int, memory: Any = None) -> None:
@@ -96,6 +119,7 @@ class DeviceAllocator(StreamAllocator):
         self.abandoned = False
         self.held = 0
         self.number = 0
+        self.replays: dict[int, int] = {}
         if memory is None:
             self.begin()
 
@@ -130,6 +154,8 @@ class DeviceAllocator(StreamAllocator):
                 return self.allocate_in(memory, nbytes)
         if self.uses is None:
             return StreamAllocator.allocate(self, nbytes)
+        if self.replays:
+            come_after(self, self.current())
         return self.allocate_among(nbytes, self.current())
 
     # -- streams --
@@ -154,6 +180,8 @@ class DeviceAllocator(StreamAllocator):
         """A block for a stream that need not be the current one."""
         if self.uses is None or nbytes <= 0:
             return self.allocate(nbytes)
+        if self.replays:
+            come_after(self, stream)
         address = self.allocate_among(nbytes, stream)
         state: ModeState = modes.current()
         self.ledger.note(address, state.code, state.instruction, nbytes)
@@ -189,9 +217,11 @@ class DeviceAllocator(StreamAllocator):
         self.abandoned = False
         self.rungs = self.rungs[-1:]
 
-    def let_loose(self) -> None:
-        """One graph less holds this memory."""
+    def let_loose(self, replays: dict[int, int]) -> None:
+        """One graph less holds this memory; its last replay on each stream."""
         self.held -= 1
+        for stream, sequence in replays.items():
+            self.replays[stream] = max(sequence, self.replays.get(stream, 0))
         if not self.held:
             self.rungs = (*ALL_RUNGS, *self.rungs)
 
@@ -267,6 +297,7 @@ class DeviceAllocator(StreamAllocator):
         for memory in self.neighbours:
             memory.empty_cache()
         StreamAllocator.empty_cache(self)
+        self.replays.clear()
         if self.uses is not None:
             self.uses.forget({address for address, _, _ in self.live_blocks()})
 
@@ -325,7 +356,7 @@ class DeviceAllocator(StreamAllocator):
         """Let a driver that is told check that only what was handed out is touched."""
         driver, state = self.driver, modes.current()
         # Ctrl-C comes when it was told, or the driver would miss a block.
-        driver.hold_interrupts()
+        came = hold_interrupts(driver)
         before, driver.site = driver.site, (state.code, state.instruction)
         try:
             if kind == "allocate":
@@ -334,4 +365,7 @@ class DeviceAllocator(StreamAllocator):
                 driver.taken_back(address, size)
         finally:
             driver.site = before
-            driver.let_interrupts()
+            if came is None:
+                driver.let_interrupts()
+        if came is not None:
+            raise came

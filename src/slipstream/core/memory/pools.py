@@ -182,18 +182,21 @@ class Routes:
             self.owner.settled()
             self.direct.finish()
 
-    def enter(self, pool: Pool | None) -> None:
-        """Send the running thread's requests to a pool; None: to no pool."""
-        self.threads.setdefault(threading.get_ident(), []).append(pool)
+    def enter(self, pool: Pool | None) -> tuple[int, Pool | None]:
+        """Send the running thread's requests to a pool; None: to no pool.  What `leave` takes."""
+        thread = threading.get_ident()
+        self.threads.setdefault(thread, []).append(pool)
         if pool is not None:
             pool.scopes += 1
         self.owner.divert(self.find)
+        return thread, pool
 
-    def leave(self) -> None:
-        """Send them where they went before."""
-        thread = threading.get_ident()
+    def leave(self, entered: tuple[int, Pool | None]) -> None:
+        """Send a thread's requests where they went before; another thread may say so."""
+        thread, pool = entered
         pools = self.threads[thread]
-        pool = pools.pop()
+        # The innermost scope of that pool: another one may have been left out of turn.
+        del pools[len(pools) - 1 - pools[::-1].index(pool)]
         if pool is not None:
             pool.scopes -= 1
         if not pools:

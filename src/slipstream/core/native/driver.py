@@ -92,7 +92,63 @@ class Told:
         """The host is about to read or write memory that pending work may use."""
 
 
-class Driver(Told):
+class StreamCalls:
+    """A driver's streams and events."""
+
+    def priorities(self) -> tuple[int, int]:
+        """(least, greatest) priority of streams; greater means a smaller number."""
+        raise NotImplementedError
+
+    def create_stream(self, priority: int = 0) -> int:
+        """A stream that does not wait for the legacy default stream."""
+        raise NotImplementedError
+
+    def destroy_stream(self, stream: int) -> None:
+        """Give back a stream; its work still finishes."""
+        raise NotImplementedError
+
+    def stream_number(self, stream: int) -> int:
+        """What tells a stream from all others of the process, whatever its handle."""
+        raise NotImplementedError
+
+    def query_stream(self, stream: int) -> bool:
+        """Whether a stream's work is done."""
+        raise NotImplementedError
+
+    def wait_stream(self, stream: int) -> None:
+        """Let the host wait until a stream's work is done."""
+        raise NotImplementedError
+
+    def create_event(self, timing: bool = False, blocking: bool = False) -> int:
+        """An event; ``blocking``: the host sleeps while it waits for it."""
+        raise NotImplementedError
+
+    def destroy_event(self, event: int) -> None:
+        """Give back an event."""
+        raise NotImplementedError
+
+    def record_event(self, event: int, stream: int) -> None:
+        """Let an event stand for what the stream holds now."""
+        raise NotImplementedError
+
+    def stream_wait_event(self, stream: int, event: int) -> None:
+        """Let later work of a stream start only after an event."""
+        raise NotImplementedError
+
+    def query_event(self, event: int) -> bool:
+        """Whether what an event stands for is done (also where it was never recorded)."""
+        raise NotImplementedError
+
+    def wait_event(self, event: int) -> None:
+        """Let the host wait for an event."""
+        raise NotImplementedError
+
+    def elapsed(self, start: int, end: int) -> float:
+        """Milliseconds between two events with timing; NOT_READY where one is not done."""
+        raise NotImplementedError
+
+
+class Driver(Told, StreamCalls):
     """About thirty calls.  ``name`` is ``real`` or ``simulated``.
 
     ``has_library``: whether products by cuBLASLt are there to ask for; ``keeps``: whether what it
@@ -208,56 +264,6 @@ class Driver(Told):
 
     def fill(self, target: int, value: int, width: int, count: int, stream: int) -> None:
         """Write ``count`` values of ``width`` (1, 2 or 4) bytes in stream order."""
-        raise NotImplementedError
-
-    # -- streams and events --
-
-    def priorities(self) -> tuple[int, int]:
-        """(least, greatest) priority of streams; greater means a smaller number."""
-        raise NotImplementedError
-
-    def create_stream(self, priority: int = 0) -> int:
-        """A stream that does not wait for the legacy default stream."""
-        raise NotImplementedError
-
-    def destroy_stream(self, stream: int) -> None:
-        """Give back a stream; its work still finishes."""
-        raise NotImplementedError
-
-    def query_stream(self, stream: int) -> bool:
-        """Whether a stream's work is done."""
-        raise NotImplementedError
-
-    def wait_stream(self, stream: int) -> None:
-        """Let the host wait until a stream's work is done."""
-        raise NotImplementedError
-
-    def create_event(self, timing: bool = False, blocking: bool = False) -> int:
-        """An event; ``blocking``: the host sleeps while it waits for it."""
-        raise NotImplementedError
-
-    def destroy_event(self, event: int) -> None:
-        """Give back an event."""
-        raise NotImplementedError
-
-    def record_event(self, event: int, stream: int) -> None:
-        """Let an event stand for what the stream holds now."""
-        raise NotImplementedError
-
-    def stream_wait_event(self, stream: int, event: int) -> None:
-        """Let later work of a stream start only after an event."""
-        raise NotImplementedError
-
-    def query_event(self, event: int) -> bool:
-        """Whether what an event stands for is done (also where it was never recorded)."""
-        raise NotImplementedError
-
-    def wait_event(self, event: int) -> None:
-        """Let the host wait for an event."""
-        raise NotImplementedError
-
-    def elapsed(self, start: int, end: int) -> float:
-        """Milliseconds between two events with timing; NOT_READY where one is not done."""
         raise NotImplementedError
 
     # -- kernels --

@@ -82,9 +82,9 @@ def test_pools_have_segments_of_their_own():
     allocator, pool = make(), Pool()
     inside = routes_of(allocator)
     outside = allocator.allocate(3 * MEGA)
-    inside.enter(pool)
+    entered = inside.enter(pool)
     blocks = [(allocator.allocate(n), n) for n in (100, 3 * MEGA)]
-    inside.leave()
+    inside.leave(entered)
     after = allocator.allocate(100)
     segments = snapshot([allocator])["segments"]
     owners = {block["address"]: segment["segment_pool_id"] for segment in segments

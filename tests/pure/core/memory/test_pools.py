@@ -77,9 +77,9 @@ def test_a_pool_over_a_users_functions():
     driver, allocator = make()
     pool = pools.Pool(functions)
     routes = pools.routes_of(allocator)
-    routes.enter(pool)
+    entered = routes.enter(pool)
     held = [(allocator.allocate(100), 100) for _ in range(10)]
-    routes.leave()
+    routes.leave(entered)
     assert len(functions.live) == 1
     assert driver.taken() == 0
     allocator.allocate(100)
@@ -112,19 +112,23 @@ def test_a_pool_is_for_the_thread_that_entered_it():
     _, allocator = make()
     pool, found = pools.Pool(), []
     routes = pools.routes_of(allocator)
-    routes.enter(pool)
+    entered = routes.enter(pool)
     worker = threading.Thread(target=lambda: found.append(allocator.allocate(1000)))
     worker.start()
     worker.join()
     mine = allocator.allocate(1000)
     inner = pools.Pool()
-    routes.enter(inner)
+    within = routes.enter(inner)
     nested = allocator.allocate(1000)
-    routes.leave()
+    routes.leave(within)
     again = allocator.allocate(1000)
-    routes.leave()
+    leaver = threading.Thread(target=routes.leave, args=(entered,))
+    leaver.start()
+    leaver.join()
+    outside = allocator.allocate(1000)
     inside = {address for address, _, _ in pool.on(allocator).live_blocks()}
     assert inside == {mine, again}
+    assert outside not in inside
     assert {address for address, _, _ in inner.on(allocator).live_blocks()} == {nested}
     assert found[0] not in inside
     assert allocator.route is None

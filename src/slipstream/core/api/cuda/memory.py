@@ -346,11 +346,11 @@ def use_mem_pool(pool: MemPool, device: Any = None) -> Iterator[None]:
     if not isinstance(pool, MemPool):
         raise TypeError(f"use_mem_pool(): expected a cuda.MemPool, not {type(pool).__name__}")
     routes = pools.routes_of(allocator(device))
-    routes.enter(pool.pool)
+    entered = routes.enter(pool.pool)
     try:
         yield
     finally:
-        routes.leave()
+        routes.leave(entered)
 
 
 # -- maps and histories --

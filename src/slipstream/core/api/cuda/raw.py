@@ -62,9 +62,14 @@ def _wait(name: str, act: Any, *arguments: Any) -> None:
 
 
 def _stream(stream: Any) -> int:
+    found = backend(None)
     if isinstance(stream, int):
+        for queue in tuple(found.queues):
+            if queue.stream == stream:
+                found.forbid_capture(queue, "a raw driver call runs at once")
         return stream
-    queue = backend(None).queue() if stream is None else stream.queue
+    queue = found.queue() if stream is None else stream.queue
+    queue.owner.forbid_capture(queue, "a raw driver call runs at once")
     queue.send("raw driver call")
     handle: int = queue.stream
     return handle

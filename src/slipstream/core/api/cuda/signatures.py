@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass, field
 
+from slipstream.core.api.cuda.directives import Preprocessed, UnclearError
 from slipstream.core.api.cuda.tokens import SourceError, Token, closing, split, tokens_of
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType
@@ -103,6 +104,10 @@ class Signature:
     threads: int = 0
     edits: list[tuple[int, int, str]] = field(default_factory=list)
 
+    def layout(self) -> list[tuple[str, Element, int]]:
+        """What a call has to pass."""
+        return [(each.kind, each.element, each.place) for each in self.parameters]
+
     def __str__(self) -> str:
         inside = ", ".join(each.text for each in self.parameters)
         return f"{self.name}({inside})"
@@ -113,17 +118,15 @@ class Reader:
 
     def __init__(self, source: str, options: tuple[str, ...] = ()) -> None:
         self.source = source
-        found = tokens_of(source)
-        self.aliases: dict[str, list[Token]] = {}
+        defined: dict[str, list[Token]] = {}
         for option in options:
             if option.startswith(("-D", "--define-macro=")):
                 name, _, text = option.removeprefix("--define-macro=").removeprefix(
                     "-D").strip().partition("=")
-                self.aliases[name] = tokens_of(text)
-        for token in found:
-            if token.kind == "directive":
-                self._macro(token)
-        self.tokens = [token for token in found if token.kind != "directive"]
+                defined[name] = tokens_of(text)
+        self.macros = Preprocessed(tokens_of(source), defined)
+        self.tokens = self.macros.tokens
+        self.aliases: dict[str, list[Token]] = {}
         self._typedefs()
 
     def kernels(self) -> list[Signature]:
@@ -133,19 +136,21 @@ class Reader:
             if token.text == "__global__":
                 kernel = self._kernel(place)
                 held = found.setdefault(kernel.name, kernel)
+                self._check_alike(held, kernel)
                 if held is not kernel:
                     # Declared before it is defined: both get a plain name.
                     kernel.edits = [*held.edits, *kernel.edits]
                     found[kernel.name] = kernel
         return list(found.values())
 
-    # -- other names of types --
+    def _check_alike(self, first: Signature, second: Signature) -> None:
+        if first.layout() != second.layout():
+            raise SourceError(
+                f"the source has two kernels {first.name} whose parameters differ", self.source,
+                second.start, "give them names of their own, or say in options which is "
+                'compiled, as options=("-DWIDE",)')
 
-    def _macro(self, token: Token) -> None:
-        words = token.text[1:].replace("\\\n", " ").split(None, 2)
-        if len(words) == 3 and words[0] == "define" and "(" not in words[1]:
-            inside = [each for each in tokens_of(words[2]) if each.kind != "directive"]
-            self.aliases[words[1]] = inside
+    # -- other names of types --
 
     def _typedefs(self) -> None:
         tokens = self.tokens
@@ -161,16 +166,26 @@ class Reader:
             elif token.text == "typedef" and len(inside) > 1:
                 self.aliases[inside[-1].text] = inside[:-1]
 
-    def _expanded(self, tokens: list[Token], depth: int = 0) -> list[Token]:
-        """Tokens with the names of types in place of their aliases."""
+    def _expanded(self, tokens: list[Token], depth: int = 0, place: int = -1) -> list[Token]:
+        """Tokens with the names of types in place of their aliases, as they are used at a place."""
         made: list[Token] = []
         for token in tokens:
-            alias = self.aliases.get(token.text) if token.kind == "word" else None
+            at = token.start if place < 0 else place
+            alias = self._alias(token.text, at) if token.kind == "word" else None
             if alias is None or depth > 8:
                 made.append(token)
             else:
-                made += self._expanded(alias, depth + 1)
+                made += self._expanded(alias, depth + 1, at)
         return made
+
+    def _alias(self, name: str, place: int) -> list[Token] | None:
+        try:
+            return self.macros.meaning(name, place) or self.aliases.get(name)
+        except UnclearError:
+            raise SourceError(
+                f"{name}, of which a kernel's parameters are made, is defined under a condition "
+                "that only the compiler can decide", self.source, place,
+                f'define it once, or by options=("-D{name}=...",) alone') from None
 
     # -- one kernel --
 
@@ -216,8 +231,9 @@ class Reader:
         return first, edits
 
     def _bound(self, tokens: list[Token]) -> int:
-        found = self._expanded(tokens[:1])
-        text = found[0].text if found else ""
+        # The most threads of a block come first.
+        found = self._expanded((split(tokens) or [[]])[0])
+        text = found[0].text if len(found) == 1 else ""
         return int(text) if text.isdigit() else 0
 
     def _parameters(self, tokens: list[Token]) -> tuple[list[Parameter], int]:

@@ -139,8 +139,7 @@ class ExternalStream(Stream):
         made.backend = backend(device)
         made.device = Device("cuda", made.backend.ordinal)
         made.priority = 0
-        known = [each for each in made.backend.queues if each.stream == stream_ptr]
-        made.queue = known[0] if known else made.backend.new_queue(stream_ptr)
+        made.queue = made.backend.streams.of_handle(stream_ptr)
         made.queue.send("handed-out stream")
         made.queue.deferred = False
         made.owned = False

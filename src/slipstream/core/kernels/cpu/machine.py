@@ -178,6 +178,10 @@ class Machine:
     def _put(self, place, kind, number):  # type: ignore[no-untyped-def]
         """Write a number in the class with place ``kind`` among the compute classes."""
         if cython.compiled:
+            # NumPy's scalars of 64 bits alone are Python's too.
+            if type(number) is not float and type(number) is not int and isinstance(
+                    number, np.generic):
+                number = number.item()
             if kind == 0:
                 slip_put_bool(place, bool(number))
             elif kind > 1 and isinstance(number, complex):

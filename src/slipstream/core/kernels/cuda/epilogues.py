@@ -16,7 +16,7 @@ from slipstream.core.kernels.cuda.access import FLAT
 from slipstream.core.kernels.cuda.joined import (
     Joint,
     Wire,
-    kinds_of,
+    number_of,
     pointer,
     prefix,
     result,
@@ -48,7 +48,7 @@ class ProductPart(Part):
     def __init__(self, product: Product, code_of: Callable[[Product], KernelCode], launch: Launch,
                  device: Any, dtype: Any, reaches: Sequence[int]) -> None:
         access = (FLAT, *[WHOLE] * len(reaches))
-        kinds = [kinds_of.setdefault((dtype, kind), len(kinds_of) + 1) for kind in access]
+        kinds = [number_of(dtype, kind) for kind in access]
         super().__init__(1, tuple(kinds), (dtype.itemsize, *[-reach for reach in reaches]))
         self.heads = True
         self.access = access

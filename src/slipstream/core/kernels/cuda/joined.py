@@ -8,6 +8,7 @@ exactly as if it had been written and read.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,9 +22,17 @@ from slipstream.core.vocab.dtypes import DType
 
 # (dtype, kind of access) -> what tells them apart in `Part.kinds`; 0 is kept for what is not read.
 kinds_of: dict[tuple[DType, str], int] = {}
+_numbers = itertools.count(1)
 SPACES = {FLAT: (1,), ONCE: (0,)}
 # A vector of so many elements is work for a while: a thread asks for a second one meanwhile.
 NARROW = 8
+
+
+def number_of(dtype: DType, kind: str) -> int:
+    """The number of a dtype and a kind of access; of two threads that meet it first, one gives it.
+    """
+    known = kinds_of.get((dtype, kind))
+    return kinds_of.setdefault((dtype, kind), next(_numbers)) if known is None else known
 
 
 class FlatPart(Part):
@@ -39,7 +48,7 @@ class FlatPart(Part):
                  device: Any) -> None:
         kinds, sizes = [], []
         for dtype, kind in zip(dtypes, access, strict=True):
-            kinds.append(kinds_of.setdefault((dtype, kind), len(kinds_of) + 1))
+            kinds.append(number_of(dtype, kind))
             sizes.append(dtype.itemsize if kind == FLAT else -dtype.itemsize)
         super().__init__(outputs, tuple(kinds), tuple(sizes))
         self.dtypes = tuple(dtypes)

@@ -118,7 +118,9 @@ slip_list_norm_whole(const double* parts, double* factor, item_t* norm, const do
     double s = 0;
     for (int64_t at = threadIdx.x; at < tail.chunks; at += 256) {
         const double mine = parts[2 * at + 1], ratio = parts[2 * at] / scale;
-        if (mine != 0) s = slip_joined::join(s, mine * slip_power(ratio, p));
+        // Of finite elements a share is finite: an infinite one goes on whatever its scale.
+        if (mine != 0)
+            s = slip_joined::join(s, isinf(mine) ? mine : mine * slip_power(ratio, p));
     }
     s = slip_fold_row<slip_joined, 8>(s, threadIdx.x, 256);
     if (threadIdx.x != 0) return;

@@ -135,7 +135,10 @@ class ListKernel(LaunchKernel):
 
 
 class Tables:
-    """The tables of one list of tensors on the device."""
+    """The tables of one list of tensors on the device.
+
+    ``known``: by the queue that they were written on, whether for a capture, and the addresses.
+    """
 
     def __init__(self, backend: Any, chunks: np.ndarray) -> None:
         self.backend = backend
@@ -143,25 +146,32 @@ class Tables:
         self.known: dict[Any, tuple[TensorBase, TensorBase]] = {}
         self.made = 0
 
-    def find(self, stream: Any, addresses: bytes) -> tuple[TensorBase, TensorBase] | None:
-        """The tables of these addresses; None where they are not known to a stream."""
-        key = (stream, addresses)
+    def find(self, addresses: bytes) -> tuple[TensorBase, TensorBase] | None:
+        """The tables of these addresses; None where the current stream does not know them."""
+        key = (*self._place(), addresses)
         found = self.known.pop(key, None)
         if found is not None:
             # The one used last is the last to go.
             self.known[key] = found
         return found
 
-    def make(self, stream: Any, addresses: bytes) -> tuple[TensorBase, TensorBase]:
+    def _place(self) -> tuple[Any, bool]:
+        # Scopes of streams are made anew each time; their queues stay.
+        queue = self.backend.queue()
+        return queue, queue.capture is not None
+
+    def make(self, addresses: bytes) -> tuple[TensorBase, TensorBase]:
         """Write new tables."""
+        place = self._place()
         self.made += 1
         if len(self.known) >= KEPT:
             del self.known[next(iter(self.known))]
-        chunks = next((both[1] for (known, _), both in self.known.items() if known is stream), None)
+        chunks = next((both[1] for (queue, captured, _), both in self.known.items()
+                       if (queue, captured) == place), None)
         if chunks is None:
             chunks = self._written(self.chunks)
         table = self._written(np.frombuffer(addresses, np.uint64))
-        self.known[stream, addresses] = table, chunks
+        self.known[*place, addresses] = table, chunks
         return table, chunks
 
     def send(self, reason: str) -> None:

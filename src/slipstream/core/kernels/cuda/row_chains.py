@@ -16,7 +16,7 @@ from typing import Any
 from slipstream.core.kernels.cuda import access
 from slipstream.core.kernels.cuda.access import FLAT, ONCE, WIDEST, Words
 from slipstream.core.kernels.cuda.epilogues import bind
-from slipstream.core.kernels.cuda.joined import Joint, kinds_of, prefix, wiring
+from slipstream.core.kernels.cuda.joined import Joint, number_of, prefix, wiring
 from slipstream.core.kernels.cuda.measures import KEPT_BYTES, KEPT_BYTES_LARGE, MOST_THREADS
 from slipstream.core.kernels.cuda.rows import RowWriter
 from slipstream.core.kernels.cuda.spaces import Space
@@ -47,7 +47,7 @@ class RowPart(Part):
         whole = [is_whole(formula, plan, space, place) for place in range(len(plan.kinds))]
         # Others are told apart: two with one address need not lie alike.
         access_kinds = [FLAT if flat else f"{OTHERS}{place}" for place, flat in enumerate(whole)]
-        kinds = [kinds_of.setdefault((dtype, kind), len(kinds_of) + 1)
+        kinds = [number_of(dtype, kind)
                  for dtype, kind in zip(formula.dtypes, access_kinds, strict=True)]
         sizes = [dtype.itemsize if flat else -dtype.itemsize * reach for dtype, flat, reach in zip(
             formula.dtypes, whole, reaches, strict=True)]

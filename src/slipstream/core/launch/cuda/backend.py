@@ -336,8 +336,8 @@ class CudaBackend(Backend):
         self.send_all()
         last = self.slot.latest()
         self.enter()
-        for queue, place in zip(queues, places, strict=True):
-            self.driver.wait_stream(queue.stream)
+        self.streams.wait(queues)
+        for place in places:
             self.order.host_waited(place)
         self.check()
         self.slot.settled(last)
@@ -347,8 +347,7 @@ def raise_report(backend: CudaBackend) -> None:
     """Raise what a kernel reported, with the line that launched it."""
     last = backend.slot.latest()
     # What was sent after it looks at the slot too, and has to find it as it is.
-    for queue in tuple(backend.queues):
-        backend.driver.wait_stream(queue.stream)
+    backend.streams.wait(tuple(backend.queues))
     windows = [queue.window for queue in tuple(backend.queues)]
     backend.slot.check(last, [(each.launches[:each.drained], each.sites)
                               for each in windows if each.drained])

@@ -188,7 +188,7 @@ class CapturedGraph:
         self.steps.clear()
         self.draws.clear()
         if self.memory is not None:
-            self.memory.let_loose()
+            self.memory.let_loose(self.used if len(self.backend.queues) > 1 else {})
             self.memory = None
 
     def text(self) -> str:

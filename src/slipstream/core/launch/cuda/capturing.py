@@ -77,13 +77,14 @@ class Capture:
         self.registered: list[Registered] = []
         self.broken = ""
         self.begun = False
+        self.entered: tuple[int, Pool | None] = (0, pool)
 
     # -- from beginning to end --
 
     def begin(self) -> None:
         """Let the current stream's launches come here; memory comes from the pool."""
         self.made.memory = self.pool.hold(self.backend.allocator)
-        routes_of(self.backend.allocator).enter(self.pool)
+        self.entered = routes_of(self.backend.allocator).enter(self.pool)
         try:
             self.take_over()
         except BaseException:
@@ -109,7 +110,8 @@ class Capture:
         if self.begun:
             self.begun = False
             door.note_capture(-1)
-        routes_of(self.backend.allocator).leave()
+        # It may be another thread that ends it, or a collector.
+        routes_of(self.backend.allocator).leave(self.entered)
         for generator, seed, offset, token in self.registered:
             drawn = generator.get_offset()
             generator.manual_seed(seed)
@@ -194,7 +196,11 @@ class Capture:
 
     def copy(self, queue: Any, copied: tuple[int, int, int, str], storage: Storage) -> None:
         """Add a copy (target, source, bytes, kind); ``storage`` is the host's side."""
-        node = self.driver.add_copy_node(self.made.graph, self.tails[queue.number], *copied)
+        try:
+            node = self.driver.add_copy_node(self.made.graph, self.tails[queue.number], *copied)
+        except RuntimeError as error:
+            self.broken = str(error)
+            raise
         queue.sequence += 1
         state = modes.current()
         self.note(queue, node, f"copy of {copied[2]} bytes", None, (state.code, state.instruction))
@@ -205,6 +211,18 @@ class Capture:
 
     def library(self, queue: Any, name: str, call: Any) -> None:
         """Add a library's call, which the driver captures, as a graph inside the graph."""
+        try:
+            node = self.add_library(queue, call)
+        except RuntimeError as error:
+            # As of a launch: the graph would lack it.
+            self.broken = str(error)
+            raise
+        queue.sequence += 1
+        state = modes.current()
+        self.note(queue, node, name, None, (state.code, state.instruction))
+
+    def add_library(self, queue: Any, call: Any) -> int:
+        """The node of a library's call."""
         if not self.made.stream:
             self.made.stream = self.driver.create_stream()
         self.backend.enter()
@@ -213,11 +231,8 @@ class Capture:
             call(self.made.stream)
         finally:
             child = self.driver.end_capture(self.made.stream)
-        self.made.children.append(child)
-        node = self.driver.add_child_node(self.made.graph, self.tails[queue.number], child)
-        queue.sequence += 1
-        state = modes.current()
-        self.note(queue, node, name, None, (state.code, state.instruction))
+            self.made.children.append(child)
+        return int(self.driver.add_child_node(self.made.graph, self.tails[queue.number], child))
 
     def note(self, queue: Any, node: int, name: str, launch: Launch | None, site: Any) -> None:
         """Note a node that was added behind a stream's last ones."""
@@ -266,11 +281,11 @@ class Capture:
         """
         backend = self.backend
         routes = routes_of(backend.allocator)
-        routes.enter(None)
+        entered = routes.enter(None)
         try:
             address = backend.memory.allocate(data.nbytes)
         finally:
-            routes.leave()
+            routes.leave(entered)
         made = Storage(backend.device, address, data.nbytes, backend.owner)
         # Whoever used the memory before: the capture's stream was not made to wait for it.
         host_waits(backend.device, "graph capture", backend.finish_all)

@@ -14,7 +14,7 @@ import cython
 
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.launches import Launch
-from slipstream.core.launch.cuda.words import Words
+from slipstream.core.launch.cuda.words import MASK, Words
 from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.native.hot import HotCalls
 from slipstream.core.vocab.records import Release
@@ -385,3 +385,28 @@ def same_kernels(mine: list[Any], other: list[Any]) -> cython.bint:
         if first is not second and first.function != second.function:
             return False
     return True
+
+
+def mended(window: Window, simulated: bool) -> int:
+    """Cut a window behind its last whole record; the mark of that launch."""
+    count = min(len(window.launches), window.ends.length, len(window.sites) // 2)
+    if simulated:
+        count = min(count, len(window.moments))
+    for steps, kept in ((window.launches, count), (window.sites, 2 * count),
+                        (window.moments, count)):
+        del steps[kept:]
+    window.ends.cut(count)
+    if window.traces is not None:
+        window.traces.cut(min(window.traces.length, count))
+    window.words.cut(window.ends.get(count - 1) if count else 0)
+    window.releases = []
+    mark = window.key = 0
+    for launch in window.launches:
+        mark = launch.mark
+        window.key = mixed(window.key, mark)
+    return mark
+
+
+def mixed(key: int, mark: int) -> int:
+    """The hash of a sequence of kernels and one more."""
+    return (key * 1099511628211 + mark) & MASK

@@ -9,6 +9,7 @@ of its content, so that a damaged or foreign one is compiled again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -26,6 +27,7 @@ from slipstream.core.vocab.devices import Device
 from slipstream.core.vocab.settings import settings
 
 DIGEST = 32
+READABLE = 0o644
 # Bytes of the folder at which the files that were used longest ago go.
 MOST_BYTES = 512 << 20
 # Bytes of dynamic shared memory that every kernel may have.
@@ -60,6 +62,8 @@ class Modules:
 
     def __init__(self) -> None:
         self.functions: dict[tuple[int, Any, tuple[str, ...]], int] = {}
+        # Modules of users' sources, by device, source and options: what their kernels share.
+        self.loaded: dict[tuple[int, str, tuple[str, ...]], int] = {}
         self.shared: dict[int, int] = {}
         self.attributes: dict[int, dict[str, int]] = {}
         self.architectures: dict[int, str] = {}
@@ -149,15 +153,24 @@ class Modules:
         driver = drivers.current()
         use_context(driver, driver.context(ordinal))
         arch = self.architecture(ordinal)
+        # Kernels of one text of a user's share its variables, as those of one CUDA module do.
+        shared = not getattr(code, "with_prelude", True)
+        key = (ordinal, code.source, code.options)
+        module = self.loaded.get(key) if shared else None
+        if module is not None:
+            return int(driver.function(module, code.name))
         image = self.ready.pop((code.source, code.name, arch), None)
         if image is None:
             image = self.image(code, arch)
         module = driver.load_module(image)
         try:
-            return driver.function(module, code.name)
+            handle = int(driver.function(module, code.name))
         except DriverError:
             driver.unload_module(module)
             raise
+        if shared:
+            self.loaded[key] = module
+        return handle
 
 
 def read_kept(path: Path, name: str) -> bytes | None:
@@ -175,14 +188,19 @@ def read_kept(path: Path, name: str) -> bytes | None:
 def keep(path: Path, name: str, image: bytes) -> None:
     """Write an image where others find it; a folder that cannot be written is no error."""
     digest = hashlib.sha256(name.encode() + image).digest()
+    temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(image + digest)
+        # Others that share the folder may read it.
+        os.chmod(temporary, READABLE)
         os.replace(temporary, path)
     except OSError:
-        return
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
 
 def kept_files() -> list[tuple[float, int, Path]]:

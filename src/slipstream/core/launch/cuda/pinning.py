@@ -18,12 +18,13 @@ from slipstream.core.vocab.records import Storage, owners
 
 
 class Pending:
-    """A copy that may not be done yet."""
+    """A copy that may not be done yet; ``counted``: for how many storages the door knows of it."""
 
     def __init__(self, backend: Any, event: int, place: Any) -> None:
         self.backend = backend
         self.event = event
         self.place = place
+        self.counted = 0
 
     def wait(self) -> None:
         """Return when the copy is done."""
@@ -36,6 +37,8 @@ class Pending:
         return found
 
     def __del__(self) -> None:
+        # Those storages are gone that nobody looked at again.
+        door.pending -= self.counted
         self.backend.edges.forget_event(self.event)
 
 
@@ -87,8 +90,9 @@ class Pinning:
             owner: Any = owners[storage.owner] if storage.owner >= 0 else None
             known = owner if isinstance(owner, PinnedAllocator) else self.allocator
             known.used(storage.address, pending.done)
-            storage.pending = pending
+            pending.counted += 1
             door.pending += 1
+            storage.pending = pending
 
     def follow(self, queue: Queue, storage: Storage) -> None:
         """Let the next copy of a stream come after the one that still uses a host storage.
@@ -102,6 +106,7 @@ class Pinning:
             door.settle_storage(storage)
             return
         storage.pending = None
+        before.counted -= 1
         door.pending -= 1
         if before.place[0] != queue.number:
             self.backend.edges.order_after(queue, before.event, before.place)

@@ -65,6 +65,7 @@ cdef class Queue:
     cpdef object watch_drain(self)
 
 cdef Window fresh_window(Queue queue)
+cdef object note_operands(Queue queue, tuple operands)
 cdef object look_back(Queue queue, Launch launch, tuple operands, Py_ssize_t start)
 cdef object end_chain(Queue queue, Launch launch, tuple operands)
 cdef object end_window(Queue queue, Launch launch, Py_ssize_t count)

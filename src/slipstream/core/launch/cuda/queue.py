@@ -16,10 +16,10 @@ import cython
 from slipstream.core.launch.cuda.chains import Chains
 from slipstream.core.launch.cuda.counts import Counts
 from slipstream.core.launch.cuda.launches import Launch, Part
-from slipstream.core.launch.cuda.memo import Graph, Memo, Window, sites_of
+from slipstream.core.launch.cuda.memo import Graph, Memo, Window, mended, mixed, sites_of
 from slipstream.core.launch.cuda.sends import Begun, Sends, Work, work_of
 from slipstream.core.launch.cuda.watchdog import watchdog
-from slipstream.core.launch.cuda.words import MASK, Words
+from slipstream.core.launch.cuda.words import Words
 from slipstream.core.native.beats import Beat
 from slipstream.core.native.driver import Driver, DriverError
 from slipstream.core.native.hot import HotCalls
@@ -138,6 +138,8 @@ class Queue:
         storage: Storage
         if self.due:
             end_chain(self, launch, operands)
+        if self.shared or self.capture is not None:
+            note_operands(self, operands)
         if not cython.compiled:
             self.begin()
         words: Words = self.window.words
@@ -156,10 +158,6 @@ class Queue:
             # The collector ran what sent the window: once more, into the new one.
             self.record_operands(launch, operands, numbers)
             return
-        if self.shared:
-            self.note_uses(operands, self.sequence + 1)
-        if self.capture is not None:
-            self.capture.hold(operands)
         self.finish(launch, numbers)
         if part is not None:
             self.lately = words.get(start)
@@ -345,6 +343,24 @@ class Queue:
         drain_from_outside(self)
 
 
+def note_operands(queue: Queue, operands: tuple[Any, ...]) -> None:
+    """Tell the allocator and the capture what the next launch uses, before any word of it is there.
+
+    A collector or a signal's handler may come in between and record: then it is another number.
+    """
+    number: cython.Py_ssize_t = -1
+    scratches: list = queue.scratches
+    queue.scratches = []
+    while number != queue.sequence:
+        number = queue.sequence
+        if queue.shared:
+            queue.note_uses(operands, number + 1)
+            for address in scratches:
+                queue.owner.memory.used(address, queue.number, number + 1)
+        if queue.capture is not None:
+            queue.capture.hold(operands)
+
+
 def drain_now(queue: Queue) -> None:
     """Drain; the lock is held."""
     queue.driver.hold_interrupts()
@@ -527,31 +543,6 @@ def mend(queue: Queue) -> None:
     queue.repeats = 0
     queue.recording = False
     queue.note_waiting()
-
-
-def mended(window: Window, simulated: bool) -> int:
-    """Cut a window behind its last whole record; the mark of that launch."""
-    count = min(len(window.launches), window.ends.length, len(window.sites) // 2)
-    if simulated:
-        count = min(count, len(window.moments))
-    for steps, kept in ((window.launches, count), (window.sites, 2 * count),
-                        (window.moments, count)):
-        del steps[kept:]
-    window.ends.cut(count)
-    if window.traces is not None:
-        window.traces.cut(min(window.traces.length, count))
-    window.words.cut(window.ends.get(count - 1) if count else 0)
-    window.releases = []
-    mark = window.key = 0
-    for launch in window.launches:
-        mark = launch.mark
-        window.key = mixed(window.key, mark)
-    return mark
-
-
-def mixed(key: int, mark: int) -> int:
-    """The hash of a sequence of kernels and one more."""
-    return (key * 1099511628211 + mark) & MASK
 
 
 def note_trace(window: Window, state: ModeState) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any
 
 # Streams of a card beside the default one, as many as PyTorch has, before a dropped one is taken
@@ -11,30 +11,60 @@ STREAMS = 32
 
 
 class Streams:
-    """Makes the queues of a device's streams; ``idle``, by priority, those that nobody has."""
+    """Makes the queues of a device's streams; ``idle``, by priority, those that nobody has.
+
+    ``foreign``: numbers of queues whose streams others made, and may destroy at any time.
+    """
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
-        self.idle: dict[int, deque[Any]] = {}
+        self.idle: defaultdict[int, deque[Any]] = defaultdict(deque)
+        self.foreign: dict[int, int] = {}
 
     def make(self, priority: int) -> Any:
         """The queue of a new stream; beyond `STREAMS` one that is idle, the longest so first."""
         backend = self.backend
         backend.enter()
-        idle: Any = self.idle.get(priority, ())
+        idle = self.idle[priority]
         for _ in range(len(idle) if len(backend.queues) > STREAMS else 0):
             try:
                 queue = idle.popleft()
             except IndexError:
                 # Others took them meanwhile.
                 break
-            if queue.capture is not None:
-                idle.append(queue)
-            # A handle that was given away is somebody's still.
-            elif queue.deferred:
+            # One whose handle was given away stays one that is never deferred.
+            if queue.capture is None:
                 return queue
+            idle.append(queue)
         return backend.new_queue(backend.driver.create_stream(priority))
 
     def drop(self, queue: Any, priority: int) -> None:
         """Nobody has a queue's stream any longer.  A collector may call this anywhere."""
-        self.idle.setdefault(priority, deque()).append(queue)
+        self.idle[priority].append(queue)
+
+    def of_handle(self, handle: int) -> Any:
+        """The queue of a stream by the driver's handle; what is not known is another's stream.
+
+        A handle comes back once its stream is destroyed: the driver numbers streams for good.
+        """
+        backend = self.backend
+        backend.enter()
+        number = backend.driver.stream_number(handle)
+        for queue in tuple(backend.queues):
+            if queue.stream == handle and self.foreign.get(queue.number, number) == number:
+                return queue
+        made = backend.new_queue(handle)
+        self.foreign[made.number] = number
+        return made
+
+    def wait(self, queues: tuple[Any, ...]) -> None:
+        """Let the host wait for streams.
+
+        Those of others may be gone, but not their work: it is waited for with all of the card.
+        """
+        driver = self.backend.driver
+        if any(queue.number in self.foreign for queue in queues):
+            driver.synchronize()
+            return
+        for queue in queues:
+            driver.wait_stream(queue.stream)

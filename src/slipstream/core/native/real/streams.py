@@ -28,6 +28,10 @@ class StreamCalls(Checked):
         """Give a stream back."""
         self.call("cuStreamDestroy", stream)
 
+    def stream_number(self, stream: int) -> int:
+        """What tells a stream from all others of the process, whatever its handle."""
+        return int(self.call("cuStreamGetId", stream))
+
     def query_stream(self, stream: int) -> bool:
         """Whether a stream's work is done."""
         return self._is_done("cuStreamQuery", stream)

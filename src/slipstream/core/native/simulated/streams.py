@@ -126,6 +126,11 @@ class StreamCalls(MemoryCalls):
         self.remove(Stream, stream, "destroy_stream")
 
     @driver_call
+    def stream_number(self, stream: int) -> int:
+        """What tells a stream from all others: its handle, as none is used twice."""
+        return int(self.stream_of(stream, "stream_number").handle)
+
+    @driver_call
     def query_stream(self, stream: int) -> bool:
         """Whether a stream's work is done; time passes while one asks."""
         found = self.stream_of(stream, "query_stream")
