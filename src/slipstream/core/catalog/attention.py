@@ -38,6 +38,13 @@ def _check(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) ->
         if each.dtype is not query.dtype:
             raise RuntimeError("Expected query, key, and value to have the same dtype, but got "
                                + ", ".join(t.dtype.name for t in (query, key, value)))
+    for size, first, second in ((-1, "query", "key"), (-2, "key", "value")):
+        sizes = [{"query": query, "key": key, "value": value}[name].shape[size]
+                 for name in (first, second)]
+        if sizes[0] != sizes[1]:
+            what = "last size" if size == -1 else "second last size"
+            raise RuntimeError(f"scaled_dot_product_attention: the {what} of {first}, {sizes[0]}, "
+                               f"and of {second}, {sizes[1]}, have to agree")
     if attn_mask is None:
         return
     if is_causal:

@@ -262,7 +262,9 @@ def _check_vector_source(call: Any) -> None:
     _check_vector(call)
     own, index, source = call.spec("self"), call.spec("index"), call.spec("source")
     if source.dtype is not own.dtype:
-        raise call.error(RuntimeError, f"{call.op.name}(): self ({own.dtype.name}) and source "
+        # index_sum is index_add's own, without alpha.
+        name = call.op.name.replace("index_sum", "index_add")
+        raise call.error(RuntimeError, f"{name}(): self ({own.dtype.name}) and source "
                                        f"({source.dtype.name}) must have the same scalar type")
     dim = _dim(call)
     found = source.shape[dim] if source.ndim > dim else 1

@@ -216,8 +216,8 @@ class NumPyScalarError(TypeError):
 
 
 def without_numpy(op: Any, values: Any) -> tuple[Any, ...]:
-    """The arguments, the static ones in Python's numbers."""
-    return tuple([_plain(value) if op.kinds[place] == STATIC else value
+    """The arguments, numbers and what is static in Python's numbers."""
+    return tuple([_plain(value) if op.kinds[place] in (STATIC, NUMBER, TENSOR_OR_NUMBER) else value
                   for place, value in enumerate(values)])
 
 

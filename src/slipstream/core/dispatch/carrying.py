@@ -9,6 +9,7 @@ from typing import Any
 
 import cython
 
+from slipstream.core.dispatch.arguments import NumPyScalarError, without_numpy
 from slipstream.core.dispatch.facts import OpFacts
 from slipstream.core.dispatch.numbers import StoredNumbers
 from slipstream.core.dispatch.tracing import (
@@ -138,12 +139,15 @@ class OpCore(OpFacts):
 
     def _gathered(self, state: ModeState, values: Any, written: Any,
                   error: BaseException) -> Any:
-        """The call with its operands brought to one device; the error where they may not be.
+        """The call with its operands brought to one device, or in Python's numbers, as it asks for.
+
+        The error where they may not be.
 
         ``written``: (target, form), or None for a plain call.
         """
         target, form = (None, PLAIN) if written is None else written
-        gathered = wiring.gather(self, values, target)
+        gathered = (without_numpy(self, values) if isinstance(error, NumPyScalarError)
+                    else wiring.gather(self, values, target))
         if gathered is None:
             raise error
         return self.dispatch(state, gathered, target, form)  # type: ignore[attr-defined]

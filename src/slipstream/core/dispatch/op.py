@@ -108,7 +108,7 @@ class Op(OpCore):
         plan: Plan
         try:
             plan = self.plan_for(state, values, None, PLAIN)
-        except MixedDeviceError as error:
+        except _RESTATED as error:
             return self._gathered(state, values, None, error)
         # A plan kept in the table, and not found by another short key already.
         if plan.key and plan.short_key is None:
@@ -235,7 +235,7 @@ class Op(OpCore):
             return self._carry_out(plan, state, values, None, PLAIN)
         try:
             plan = self.plan_for(state, values, None, PLAIN)
-        except MixedDeviceError as error:
+        except _RESTATED as error:
             return self._gathered(state, values, None, error)
         wanted = tuple([i for i in (0, 1) if isinstance(args[i], TensorBase)])
         others = tuple([i for i in (0, 1) if not isinstance(args[i], TensorBase)])
@@ -280,9 +280,7 @@ class Op(OpCore):
         if modes.listeners is None:
             try:
                 plan = self.plan_for(state, values, target, form)
-            except NumPyScalarError:
-                return self.dispatch(state, without_numpy(self, values), target, form)
-            except MixedDeviceError as error:
+            except _RESTATED as error:
                 return self._gathered(state, values, (target, form), error)
         else:
             plan = _told_plan(self, state, values, (target, form))
@@ -365,9 +363,7 @@ def _into(op: Op, state: ModeState, args: tuple[Any, ...], kwargs: dict[str, Any
     if found is None:
         try:
             plan = op.plan_for(state, values, target, form)
-        except NumPyScalarError:
-            return op.dispatch(state, without_numpy(op, values), target, form)
-        except MixedDeviceError as error:
+        except _RESTATED as error:
             return op._gathered(state, values, (target, form), error)
         if key is not None and plan.key and plan.short_key is None:
             op.binary[key], plan.short_key = plan, key
@@ -530,16 +526,16 @@ def _note_recent(op: Op, plan: Plan | None, left: Any, right: Any, flags: int) -
 def _part(op: OpCore, place: int, value: Any) -> Any:
     """What the key holds of an argument that is no tensor: its value only if it is static."""
     kind: cython.int = op.kinds[place]
-    if kind == STATIC:
-        if (type(value) is int or type(value) is str or type(value) is DType
-                or (type(value) is tuple and _told_apart(value))):
-            return value
-        if _has_numpy((value,)):
-            raise NumPyScalarError(f"{op.name}(): argument '{op.names[place]}' is of NumPy's type")
+    if kind == STATIC and (type(value) is int or type(value) is str or type(value) is DType
+                           or (type(value) is tuple and _told_apart(value))):
+        return value
+    number = kind in (NUMBER, TENSOR_OR_NUMBER)
+    plain = kind == STATIC or (number and not isinstance(value, (float, complex)))
+    if plain and _has_numpy((value,)):
+        raise NumPyScalarError(f"{op.name}(): argument '{op.names[place]}' is of NumPy's type")
+    if kind in (STATIC, STATIC_NUMBER):
         return static_key(value)
-    if kind == STATIC_NUMBER:
-        return static_key(value)
-    if kind in (NUMBER, TENSOR_OR_NUMBER):
+    if number:
         return DEFAULT if value is op.defaults[place] else type(value)
     return type(value)
 
@@ -588,6 +584,8 @@ def _has_numpy(values: Any) -> bool:
 
 
 _LONG = (np.longdouble, np.clongdouble)  # What NumPy has no Python number for.
+# What is raised of calls that are to be said in another way.
+_RESTATED = (MixedDeviceError, NumPyScalarError)
 
 
 def _as_taken(op: OpCore, values: Any) -> Any:

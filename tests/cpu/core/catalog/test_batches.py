@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,11 @@ def test_logits_of_any_size_give_finite_losses() -> None:
     assert loss.tolist() == pytest.approx([np.log(2), 150, 150, 0])
     loss.sum().backward()
     assert x.grad.tolist() == pytest.approx([0.5, -1, 1, 0])
+
+
+@pytest.mark.parametrize(("shapes", "words"), [
+    (((2, 3, 4), (2, 3, 5), (2, 3, 4)), "the last size of query, 4, and of key, 5,"),
+    (((2, 3, 4), (2, 6, 4), (2, 5, 4)), "the second last size of key, 6, and of value, 5,")])
+def test_attention_names_the_sizes_that_do_not_agree(shapes: Any, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        functional.scaled_dot_product_attention(*[ss.zeros(shape) for shape in shapes])

@@ -130,8 +130,11 @@ def get_arch_list() -> list[str]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether bfloat16 can be computed: on every card, by arithmetic in float32 where need be."""
-    return including_emulation or get_device_capability()[0] >= 8
+    """Whether bfloat16 can be computed: on every card, by arithmetic in float32 where need be.
+
+    False where there is no card.
+    """
+    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
 def synchronize(device: Any = None) -> None:
