@@ -76,8 +76,8 @@ class Failure:
     def error(self) -> BaseException:
         """An error of the same type, or a RuntimeError where that type wants other arguments."""
         text = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
-        if self.kind is StopIteration:
-            # It would end the caller's loop in silence.
+        if self.kind is StopIteration or not issubclass(self.kind, Exception):
+            # It would end the caller's loop, or the program, in silence.
             return RuntimeError(text)
         try:
             # The message of a KeyError is shown by its repr: a str that reprs as itself.
@@ -220,7 +220,10 @@ class Worker:
             if self.job.init_fn is not None:
                 self.job.init_fn(self.job.worker)
             self.fetcher = self.job.fetcher()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # A SystemExit too: the parent waits for an answer.
             self.failure = Failure(error, self.job.where)
 
     def _next_task(self) -> Any:
@@ -244,9 +247,13 @@ class Worker:
             self._send((turn, self._fetch(wanted)))
 
     def _resume(self) -> None:
+        # Where the new stream does not begin, the old one must not go on in its place.
+        self.fetcher = self.failure = None
         try:
             self.fetcher = self.job.fetcher()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.failure = Failure(error, self.job.where)
 
     def _fetch(self, wanted: Any) -> Any:
@@ -255,7 +262,9 @@ class Worker:
             return failure or Failure(RuntimeError("the worker did not start"), self.job.where)
         try:
             return self.fetcher.fetch(wanted)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             if isinstance(error, StopIteration) and self.fetcher.stream is not None:
                 self.ended = True
                 return Ended(self.job.worker)
