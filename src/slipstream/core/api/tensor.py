@@ -280,6 +280,9 @@ class Tensor(Methods):
                                f"in a {type(value)}.")
         return bool((self == value).any())
 
+    def __copy__(self) -> Tensor:
+        return copies.shallow_copy(self)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         return copies.deep_copy(self, memo)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 import queue
 import threading
 import time
 from typing import Any
 
-from slipstream.utils.data.workers import LOOKS_AFTER, Job, unpacked, work
+from slipstream.utils.data.packing import packed, unpacked
+from slipstream.utils.data.workers import LOOKS_AFTER, Job, work
 
 # So long, in seconds, an ending worker may take before it is left behind or, a process, killed.
 PATIENCE = 5.0
@@ -45,7 +45,7 @@ class Crew:
 
     def give(self, worker: int, task: Any) -> None:
         """Send a task, or None to let the worker end; what pickle raises is raised here."""
-        self.tasks[worker].put(task if self.context is None else pickle.dumps(task))
+        self.tasks[worker].put(task if self.context is None else packed(task))
 
     def receive(self, timeout: float) -> tuple[Any, Any]:
         """The next result.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import multiprocessing
-import pickle
 import queue
 import random
 import threading
@@ -20,6 +19,7 @@ import slipstream as ss
 from slipstream.core.vocab import generators
 from slipstream.core.vocab.devices import CPU
 from slipstream.utils.data.dataset import IterableDataset
+from slipstream.utils.data.packing import packed, unpacked
 
 # So often, in seconds, a waiting worker looks whether its parent lives, and the other way round.
 LOOKS_AFTER = 1.0
@@ -181,6 +181,9 @@ def _settle(job: Job) -> None:
 
 
 def _own_copy(dataset: Any) -> Any:
+    if isinstance(dataset, (np.ndarray, ss.Tensor)):
+        # Has nothing to set but its elements, and NumPy's copy takes them along.
+        return dataset
     try:
         return copy.copy(dataset)
     except Exception:
@@ -275,24 +278,19 @@ class Worker:
             self.results.put(message)
             return
         try:
-            packed = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+            sent = packed(message)
         except Exception as error:
             # Packed here, not in the queue's thread, so that the parent hears of it.
-            packed = pickle.dumps((message[0], self._sendable(message[1], error)))
-        self.results.put(packed)
+            sent = packed((message[0], self._sendable(message[1], error)))
+        self.results.put(sent)
 
     def _sendable(self, answer: Any, error: Exception) -> Failure:
         failure = answer if isinstance(answer, Failure) else Failure(error, self.job.where)
         try:
-            pickle.dumps(failure)
+            packed(failure)
         except Exception:
             failure.kind = RuntimeError
         return failure
-
-
-def unpacked(message: Any) -> Any:
-    """A message as it was before it was packed for another process."""
-    return pickle.loads(message) if isinstance(message, bytes) else message
 
 
 def work(job: Job, tasks: Any, results: Any, stop: Any) -> None:
