@@ -99,7 +99,7 @@ class Empty:
 @pytest.mark.parametrize("replacement", [False, True])
 def test_nothing_can_be_drawn_from_nothing(replacement):
     empty = data.RandomSampler(Empty(), replacement, 5)
-    with pytest.raises(RuntimeError if replacement else ValueError, match="to draw|less than"):
+    with pytest.raises(RuntimeError if replacement else ValueError, match=r"to draw|less than"):
         next(iter(empty))
 
 
