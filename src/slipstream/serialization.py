@@ -35,7 +35,7 @@ import numpy as np
 import slipstream as ss
 from slipstream.core.api.waits import asked
 from slipstream.core.vocab.optional import require
-from slipstream.nn.parameter import Parameter
+from slipstream.nn.parameter import Buffer, Parameter
 
 File = str | os.PathLike[str] | IO[bytes]
 
@@ -66,8 +66,9 @@ def save(obj: Any, f: File) -> None:
     """Write ``obj`` to a path or a binary file.
 
     ``obj`` may be None, a bool, int, float, complex, str or bytes, a tensor or Parameter, a dtype,
-    device or shape, or a dict, OrderedDict, list or tuple of these, nested.  Raises TypeError,
-    naming the place, for anything else and ValueError for an object that contains itself.
+    device or shape, or a dict, OrderedDict, list or tuple of these, nested.  A Buffer is the tensor
+    that it holds, as in PyTorch.  Raises TypeError, naming the place, for anything else and
+    ValueError for an object that contains itself.
     """
     writer = _Writer()
     tree = writer.encode(obj, "the object")
@@ -202,7 +203,7 @@ class _Writer:
         """The number of ``tensor``, which is written once however often it occurs."""
         if id(tensor) in self.known:
             return self.known[id(tensor)]
-        if type(tensor) not in (ss.Tensor, Parameter) or tensor.is_meta:
+        if type(tensor) not in (ss.Tensor, Parameter, Buffer) or tensor.is_meta:
             what = "a meta tensor" if tensor.is_meta else f"a {type(tensor).__name__}"
             raise TypeError(f"{where} is {what}, which cannot be saved")
         self.known[id(tensor)] = len(self.tensors)

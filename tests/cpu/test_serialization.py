@@ -61,6 +61,16 @@ def test_special_values_go_round():
     assert again(ss.ones(2, 3).shape) == ss.ones(2, 3).shape
 
 
+def test_a_buffer_is_saved_as_the_tensor_it_is():
+    module = ss.nn.Module()
+    module.kept = ss.nn.Buffer(ss.arange(3.0))
+    state = module.state_dict(keep_vars=True)
+    assert type(state["kept"]) is ss.nn.Buffer
+    loaded = again(state)["kept"]
+    assert type(loaded) is ss.Tensor
+    assert same(loaded, ss.arange(3.0))
+
+
 @pytest.mark.parametrize("name", DTYPES)
 def test_every_dtype_goes_round(name):
     tensor = ss.tensor([[0, 1, 1], [1, 0, 1]]).to(getattr(ss, name))

@@ -158,6 +158,23 @@ def test_embedding_max_norm_scales_the_rows_used():
     assert layer.weight[2].tolist() == [30.0, 40.0]
 
 
+def test_embedding_bag_from_pretrained():
+    table = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 9.0]])
+    layer = nn.EmbeddingBag.from_pretrained(ss.from_numpy(table.copy()))
+    assert not layer.weight.requires_grad
+    close(layer(ss.tensor([[0, 2], [1, 1]])), np.array([[3.0, 5.5], [3.0, 4.0]]))
+    layer = nn.EmbeddingBag.from_pretrained(
+        ss.from_numpy(table.copy()), False, 1.0, 1.0, True, "sum", False, True, -1)
+    assert layer.weight.requires_grad
+    assert (layer.max_norm, layer.norm_type, layer.scale_grad_by_freq) == (1.0, 1.0, True)
+    assert (layer.mode, layer.sparse, layer.padding_idx) == ("sum", False, 2)
+    # The rows are scaled to sums of 1, and the padding is left out.
+    found = layer(ss.tensor([0, 2, 1]), ss.tensor([0, 2, 3]))
+    np.testing.assert_allclose(array(found), [[1 / 3, 2 / 3], [3 / 7, 4 / 7]], rtol=1e-6)
+    with pytest.raises(AssertionError, match="2-dimensional"):
+        nn.EmbeddingBag.from_pretrained(ss.ones(3))
+
+
 def test_activations():
     x = normal(3, 4)
     values = array(x)

@@ -85,6 +85,24 @@ def test_samplers_refuse(make, error):
         make()
 
 
+class Empty:
+    """Nothing, and an end to asking for it."""
+
+    asked = 0
+
+    def __len__(self):
+        self.asked += 1
+        assert self.asked < 100
+        return 0
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_nothing_can_be_drawn_from_nothing(replacement):
+    empty = data.RandomSampler(Empty(), replacement, 5)
+    with pytest.raises(RuntimeError if replacement else ValueError, match=r"to draw|less than"):
+        next(iter(empty))
+
+
 def test_collate():
     batch = data.default_collate([{"a": 1, "b": (1.5, "x")}, {"a": 2, "b": (2.5, "y")}])
     assert batch["a"].tolist() == [1, 2]

@@ -6,7 +6,9 @@ import gc
 import os
 import threading
 import time
+from multiprocessing.reduction import ForkingPickler
 
+import numpy as np
 import pytest
 
 import slipstream as ss
@@ -221,3 +223,32 @@ def test_a_seed_set_in_a_thread_is_that_workers_alone():
     assert seed not in seeds
     assert ss.initial_seed() == seed
     assert ss.get_rng_state().tolist() == before
+
+
+def seen(samples):
+    return get_worker_info().dataset
+
+
+@pytest.mark.parametrize("make", [np.arange, ss.arange], ids=["array", "tensor"])
+def test_threads_share_the_elements_of_a_dataset(make):
+    numbers = make(6)
+    for found in DataLoader(numbers, 3, num_workers=2, collate_fn=seen):
+        assert np.shares_memory(np.asarray(found), np.asarray(numbers))
+
+
+class History(data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        leaf = ss.ones(2, requires_grad=True)
+        return leaf * 2 if index else leaf
+
+
+def test_no_history_is_lost_between_processes():
+    found = iter(DataLoader(History(), None, num_workers=1, multiprocessing_context="forkserver"))
+    assert next(found).requires_grad
+    with pytest.raises(RuntimeError, match="non-leaf tensor which requires_grad"):
+        next(found)
+    with pytest.raises(RuntimeError, match="non-leaf tensor which requires_grad"):
+        ForkingPickler.dumps([ss.ones(1, requires_grad=True) * 2])

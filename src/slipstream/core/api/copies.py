@@ -1,4 +1,4 @@
-"""Copies that Python asks for: deep copies and what pickle keeps."""
+"""Copies that Python asks for: copies, deep copies and what pickle keeps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from slipstream.core.shapes.specs import specs
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.records import Storage
+
+
+def shallow_copy(self: Any) -> Any:
+    """Another tensor over the same memory, a leaf without a gradient."""
+    made = as_class(self.detach(), type(self))
+    attributes = attributes_of(self)
+    if attributes:
+        made.__dict__.update(attributes)
+    return made.requires_grad_(True) if self.requires_grad else made
 
 
 def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
@@ -56,9 +65,7 @@ def attributes_of(self: Any) -> dict[str, Any]:
 
 
 def reduced(self: Any) -> Any:
-    """What pickle keeps: class, dtype, shape, bytes, requires_grad, device."""
-    if self.grad_fn is not None:
-        raise RuntimeError("a tensor that is no leaf cannot be pickled; detach() it first")
+    """What pickle keeps: class, dtype, shape, bytes, requires_grad, device; never a history."""
     array = np.ascontiguousarray(host_array(self.detach(), "pickle"))
     attributes = attributes_of(self) or None
     return rebuild, (type(self), self.spec.dtype.name, self.spec.shape, array.tobytes(),

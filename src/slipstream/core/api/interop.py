@@ -100,9 +100,12 @@ def to_numpy(self: Any, *, force: bool = False) -> np.ndarray:
 
 
 def as_array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    """NumPy's own conversion."""
+    """NumPy's own conversion; ValueError where ``copy`` is False and another dtype asks for one."""
     array = to_numpy(self)
     if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError("Unable to avoid copy while creating an array as requested: the "
+                             f"tensor is of {self.spec.dtype}, not {np.dtype(dtype)}")
         return array.astype(dtype)
     return array.copy() if copy else array
 

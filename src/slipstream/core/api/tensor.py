@@ -280,8 +280,8 @@ class Tensor(Methods):
                                f"in a {type(value)}.")
         return bool((self == value).any())
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        return copies.deep_copy(self, memo)
+    __copy__ = copies.shallow_copy
+    __deepcopy__ = copies.deep_copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return copies.reduced(self)

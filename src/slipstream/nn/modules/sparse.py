@@ -125,6 +125,21 @@ class EmbeddingBag(Module):
             self.mode, self.sparse, per_sample_weights, self.include_last_offset,
             self.padding_idx)
 
+    @classmethod
+    def from_pretrained(cls, embeddings: ss.Tensor, freeze: bool = True,
+                        max_norm: float | None = None, norm_type: float = 2.0,
+                        scale_grad_by_freq: bool = False, mode: str = "mean",
+                        sparse: bool = False, include_last_offset: bool = False,
+                        padding_idx: int | None = None) -> EmbeddingBag:
+        """Bags over this table (num_embeddings, embedding_dim), not trained if ``freeze``."""
+        assert embeddings.ndim == 2, "Embeddings parameter is expected to be 2-dimensional"
+        rows, columns = embeddings.shape
+        made = cls(rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
+                   _weight=embeddings, include_last_offset=include_last_offset,
+                   padding_idx=padding_idx)
+        made.weight.requires_grad = not freeze
+        return made
+
     def extra_repr(self) -> str:
         """What the printed module says of its options."""
         return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 import queue
 import threading
 import time
 from typing import Any
 
-from slipstream.utils.data.workers import LOOKS_AFTER, Job, unpacked, work
+from slipstream.utils.data.packing import packed, unpacked
+from slipstream.utils.data.workers import LOOKS_AFTER, Job, work
 
 # So long, in seconds, an ending worker may take before it is left behind or, a process, killed.
 PATIENCE = 5.0
@@ -31,7 +31,8 @@ class Crew:
         self.closed = False
 
     def _queue(self) -> Any:
-        return queue.Queue() if self.context is None else self.context.Queue()
+        # Of threads one whose put may come in the middle of a get: see close.
+        return queue.SimpleQueue() if self.context is None else self.context.Queue()
 
     def start(self, job: Job) -> None:
         """Start one more worker."""
@@ -44,7 +45,7 @@ class Crew:
 
     def give(self, worker: int, task: Any) -> None:
         """Send a task, or None to let the worker end; what pickle raises is raised here."""
-        self.tasks[worker].put(task if self.context is None else pickle.dumps(task))
+        self.tasks[worker].put(task if self.context is None else packed(task))
 
     def receive(self, timeout: float) -> tuple[Any, Any]:
         """The next result.
@@ -60,18 +61,32 @@ class Crew:
                 self._check(deadline, timeout)
 
     def _check(self, deadline: float, timeout: float) -> None:
-        # A worker's last words may have come since; workers that ended well have status 0.
-        dead = [str(each.pid) for each in self.workers if getattr(each, "exitcode", None)]
+        # While somebody waits no worker has a reason to end, whatever its status says.
+        dead = [str(getattr(each, "pid", each.name)) for each in self.workers
+                if not each.is_alive()]
+        # A worker's last words may have come since.
         if dead and self.results.empty():
-            raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(dead)}) exited unexpectedly")
+            what = "thread(s)" if self.context is None else "pid(s)"
+            raise RuntimeError(f"DataLoader worker ({what} {', '.join(dead)}) exited unexpectedly")
         if time.monotonic() >= deadline:
             raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
 
     def close(self) -> None:
-        """End all workers: each finishes the batch it is at.  Closing twice is fine."""
+        """End all workers: each finishes the batch it is at.  Closing twice is fine.
+
+        The collector may call it in any thread and at any place, a worker's too.
+        """
         if self.closed:
             return
         self.closed = True
+        here = threading.current_thread()
+        if any(getattr(each, "_thread", None) is here for each in (*self.tasks, self.results)):
+            # The thread that feeds a queue of processes may hold the lock that put would take.
+            threading.Thread(target=self._end, daemon=True).start()
+        else:
+            self._end()
+
+    def _end(self) -> None:
         self.stop.set()
         for tasks in self.tasks:
             # At the interpreter's exit queues may be closed already.
@@ -79,6 +94,8 @@ class Crew:
                 tasks.put(None)
         deadline = time.monotonic() + PATIENCE
         for worker in self.workers:
+            if worker is threading.current_thread():
+                continue
             worker.join(max(0.0, deadline - time.monotonic()))
             if self.context is not None and worker.is_alive():
                 worker.terminate()

@@ -134,7 +134,7 @@ class DataLoader:
         if self._iterator is None or not self._iterator.end.alive:
             self._iterator = RoundByWorkers(self)
         else:
-            self._iterator.restart()
+            self._iterator.restart(self)
         return self._iterator
 
     def __len__(self) -> int:

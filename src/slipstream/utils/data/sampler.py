@@ -48,7 +48,8 @@ class RandomSampler(Sampler[int]):
 
     More than ``len(data_source)`` samples without replacement are one random order after the other.
     Without a generator one is seeded from the default generator.  Raises TypeError for a
-    ``replacement`` that is no bool, ValueError unless ``num_samples`` is a positive integer.
+    ``replacement`` that is no bool, ValueError unless ``num_samples`` is a positive integer, and
+    when drawing without replacement where there is nothing to draw from.
     """
 
     def __init__(self, data_source: Sized, replacement: bool = False,
@@ -85,8 +86,12 @@ class RandomSampler(Sampler[int]):
 
     def _orders(self, generator: Any) -> Iterator[int]:
         while True:
-            yield from ss.randperm(len(self.data_source), generator=generator,
-                                   device=home_of(generator)).tolist()
+            size = len(self.data_source)
+            if not size:
+                # One empty order after the other would never come to the first index.
+                raise ValueError(f"RandomSampler: no samples to draw from, but {self.num_samples} "
+                                 "are asked for")
+            yield from ss.randperm(size, generator=generator, device=home_of(generator)).tolist()
 
     def __len__(self) -> int:
         return self.num_samples

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import multiprocessing
-import pickle
 import queue
 import random
 import threading
@@ -20,6 +19,7 @@ import slipstream as ss
 from slipstream.core.vocab import generators
 from slipstream.core.vocab.devices import CPU
 from slipstream.utils.data.dataset import IterableDataset
+from slipstream.utils.data.packing import packed, unpacked
 
 # So often, in seconds, a waiting worker looks whether its parent lives, and the other way round.
 LOOKS_AFTER = 1.0
@@ -76,8 +76,8 @@ class Failure:
     def error(self) -> BaseException:
         """An error of the same type, or a RuntimeError where that type wants other arguments."""
         text = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
-        if self.kind is StopIteration:
-            # It would end the caller's loop in silence.
+        if self.kind is StopIteration or not issubclass(self.kind, Exception):
+            # It would end the caller's loop, or the program, in silence.
             return RuntimeError(text)
         try:
             # The message of a KeyError is shown by its repr: a str that reprs as itself.
@@ -181,6 +181,9 @@ def _settle(job: Job) -> None:
 
 
 def _own_copy(dataset: Any) -> Any:
+    if isinstance(dataset, (np.ndarray, ss.Tensor)):
+        # Has nothing to set but its elements, and NumPy's copy takes them along.
+        return dataset
     try:
         return copy.copy(dataset)
     except Exception:
@@ -220,7 +223,10 @@ class Worker:
             if self.job.init_fn is not None:
                 self.job.init_fn(self.job.worker)
             self.fetcher = self.job.fetcher()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # A SystemExit too: the parent waits for an answer.
             self.failure = Failure(error, self.job.where)
 
     def _next_task(self) -> Any:
@@ -244,9 +250,13 @@ class Worker:
             self._send((turn, self._fetch(wanted)))
 
     def _resume(self) -> None:
+        # Where the new stream does not begin, the old one must not go on in its place.
+        self.fetcher = self.failure = None
         try:
             self.fetcher = self.job.fetcher()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.failure = Failure(error, self.job.where)
 
     def _fetch(self, wanted: Any) -> Any:
@@ -255,7 +265,9 @@ class Worker:
             return failure or Failure(RuntimeError("the worker did not start"), self.job.where)
         try:
             return self.fetcher.fetch(wanted)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             if isinstance(error, StopIteration) and self.fetcher.stream is not None:
                 self.ended = True
                 return Ended(self.job.worker)
@@ -266,24 +278,19 @@ class Worker:
             self.results.put(message)
             return
         try:
-            packed = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+            sent = packed(message)
         except Exception as error:
             # Packed here, not in the queue's thread, so that the parent hears of it.
-            packed = pickle.dumps((message[0], self._sendable(message[1], error)))
-        self.results.put(packed)
+            sent = packed((message[0], self._sendable(message[1], error)))
+        self.results.put(sent)
 
     def _sendable(self, answer: Any, error: Exception) -> Failure:
         failure = answer if isinstance(answer, Failure) else Failure(error, self.job.where)
         try:
-            pickle.dumps(failure)
+            packed(failure)
         except Exception:
             failure.kind = RuntimeError
         return failure
-
-
-def unpacked(message: Any) -> Any:
-    """A message as it was before it was packed for another process."""
-    return pickle.loads(message) if isinstance(message, bytes) else message
 
 
 def work(job: Job, tasks: Any, results: Any, stop: Any) -> None:

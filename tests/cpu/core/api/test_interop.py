@@ -200,11 +200,13 @@ def test_pickle(dtype, protocol):
     assert tensor.tolist() != again.tolist()
 
 
-def test_pickle_keeps_requires_grad_and_refuses_what_is_no_leaf():
+def test_pickle_keeps_requires_grad_and_no_history():
     leaf = ss.ones(2, requires_grad=True)
     assert pickle.loads(pickle.dumps(leaf)).requires_grad
-    with pytest.raises(RuntimeError, match="leaf"):
-        pickle.dumps(leaf * 2)
+    again = pickle.loads(pickle.dumps(leaf * 2))
+    assert again.is_leaf
+    assert again.requires_grad
+    assert again.tolist() == [2.0, 2.0]
     assert pickle.loads(pickle.dumps(ss.zeros(0, 3))).shape == (0, 3)
 
 
@@ -220,12 +222,47 @@ def test_deepcopy():
     assert leaf.grad.tolist() == [3.0, 3.0]
     with pytest.raises(RuntimeError, match="deepcopy"):
         copy.deepcopy(leaf * 2)
-    shallow = copy.copy(leaf.detach())
-    assert shallow.tolist() == [1.0, 1.0]
 
 
 class Tagged(ss.Tensor):
     """A subclass with an attribute."""
+
+
+def test_copies_share_memory():
+    leaf = ss.ones(2, 3, requires_grad=True)
+    (leaf * 2).sum().backward()
+    for source in (leaf, leaf * 2, leaf.t()[1:], leaf.detach().int()):
+        found = copy.copy(source)
+        assert found is not source
+        assert found.data_ptr() == source.data_ptr()
+        assert found.stride() == source.stride()
+        assert found.is_leaf
+        assert found.requires_grad is source.requires_grad
+        assert found.grad is None
+    found = copy.copy(leaf.detach())
+    found[0, 0] = 5.0
+    assert leaf[0, 0].item() == 5.0
+    tagged = ss.arange(3.0).as_subclass(Tagged)
+    tagged.tag = ["x"]
+    found = copy.copy(tagged)
+    assert type(found) is Tagged
+    assert found.tag is tagged.tag
+    found.tag = "y"
+    assert tagged.tag == ["x"]
+    parameter = copy.copy(ss.nn.Parameter(leaf.detach()))
+    assert type(parameter) is ss.nn.Parameter
+    assert parameter.data_ptr() == leaf.data_ptr()
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy 1 copies")
+def test_numpy_is_told_where_a_copy_cannot_be_avoided():
+    tensor = ss.ones(3)
+    with pytest.raises(ValueError, match="Unable to avoid copy"):
+        np.asarray(tensor, dtype=np.float64, copy=False)
+    assert np.asarray(tensor, dtype=np.float64).dtype == np.float64
+    same = np.asarray(tensor, dtype=np.float32, copy=False)
+    assert np.shares_memory(same, tensor.numpy())
+    assert not np.shares_memory(np.asarray(tensor, copy=True), same)
 
 
 def test_subclasses():
