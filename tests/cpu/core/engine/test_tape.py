@@ -206,3 +206,20 @@ def test_threads_record_and_walk_by_themselves() -> None:
     for each in threads:
         each.join()
     assert results == [0.0, 2.0, 4.0, 6.0]
+
+
+@pytest.mark.parametrize("reduce", [
+    lambda x, d: x.sum(d), lambda x, d: x.mean(d), lambda x, d: x.amax(d), lambda x, d: x.var(d),
+    lambda x, d: x.logsumexp(d), lambda x, d: x.norm(2, d), lambda x, d: x.nansum(d)])
+def test_a_list_of_dims_may_be_changed_after_the_call(
+        reduce: Callable[[ss.Tensor, list[int]], ss.Tensor]) -> None:
+    found = []
+    for change in (False, True):
+        x = ss.tensor([[1.0, 2.5], [3.0, 4.0]], requires_grad=True)
+        dims = [0]
+        y = reduce(x, dims)
+        if change:
+            dims[0] = 1
+        y.backward(ss.tensor([1.0, 2.0]))
+        found.append(x.grad.tolist())
+    assert found[0] == found[1]
