@@ -218,7 +218,7 @@ class Tape:
         if record.rule is None:
             record.rule = accumulate
             record.edges = ()
-            record.outputs = ()
+            record.outputs = (tensor.spec,)
             record.sequence = ACCUMULATOR_SEQUENCE
         return record
 
