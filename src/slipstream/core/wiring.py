@@ -11,6 +11,7 @@ from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch import autocasting, gradients, mixing, modes, op, writing
 from slipstream.core.dispatch.arguments import bind_arguments, blame, blame_launch
 from slipstream.core.dispatch.formulas import formula_builder
+from slipstream.core.engine.accumulating import accumulator
 from slipstream.core.engine.tape import tape
 from slipstream.core.engine.views import operations
 from slipstream.core.launch import devices, door
@@ -23,7 +24,8 @@ from slipstream.core.vocab.recycling import recycle
 WIRED = (
     "dispatch.autocasting.hooks", "dispatch.gradients.hooks", "dispatch.mixing.hooks",
     "dispatch.op.wiring", "dispatch.writing.hooks", "engine.views.operations",
-    "engine.tape.tape.tensor_class", "launch.door.makers", "vocab.records.slots",
+    "engine.accumulating.accumulator.strided", "engine.tape.tape.tensor_class",
+    "launch.door.makers", "vocab.records.slots",
 )
 
 
@@ -64,6 +66,7 @@ def wire() -> None:
     for name in ("add", "sub", "mul", "div", "matmul", "neg",
                  "eq", "ne", "lt", "le", "gt", "ge"):
         setattr(slots, name, getattr(ops, name))
+    accumulator.strided = ops.empty_strided
     operations.accumulate = ops.add
     operations.sum = ops.sum
     operations.sum_to = ops.sum_to

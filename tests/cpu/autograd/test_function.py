@@ -226,3 +226,81 @@ def test_wrong_backwards() -> None:
     with pytest.raises(TypeError, match="save_for_backward can only save"):
         type("Bad", (Square,), {"forward": staticmethod(
             lambda ctx, x: ctx.save_for_backward(3))}).apply(x)
+
+
+class Negative(Function):
+    """The identity, whose gradient is negated."""
+
+    @staticmethod
+    def forward(ctx: Any, x: ss.Tensor, view: bool) -> ss.Tensor:
+        """The input itself or a view of it."""
+        return x.view_as(x) if view else x
+
+    @staticmethod
+    def backward(ctx: Any, g: ss.Tensor) -> tuple[ss.Tensor, None]:
+        """Negated."""
+        return -g, None
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_writes_past_the_history_of_a_step_are_refused(view: bool) -> None:
+    leaf = operand(3)
+    with pytest.raises(RuntimeError, match="a view of a leaf"):
+        Negative.apply(leaf, view).mul_(5)
+    middle = leaf * 1
+    with pytest.raises(RuntimeError, match="NegativeBackward is a view and is being modified"):
+        Negative.apply(middle, view).mul_(5)
+    out = Negative.apply(middle, view)
+    middle.mul_(3)
+    with pytest.raises(RuntimeError, match="NegativeBackward is a view and its base or another"):
+        out.sum().backward()
+    out = Negative.apply(middle, view)
+    with ss.no_grad():
+        middle.mul_(2)
+    out.sum().backward()
+    assert leaf.grad.tolist() == [-3.0] * 3
+
+
+def test_an_input_that_is_saved_and_returned_is_an_input() -> None:
+    class Own(Function):
+        """The identity, whose gradient is multiplied by the input."""
+
+        @staticmethod
+        def forward(ctx: Any, x: ss.Tensor) -> ss.Tensor:
+            """Save and return it."""
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, g: ss.Tensor) -> ss.Tensor:
+            """g x."""
+            return g * ctx.saved_tensors[0]
+
+    x = ss.tensor(3.0, requires_grad=True)
+    (g,) = ss.autograd.grad(Own.apply(x), x, create_graph=True)
+    assert g.item() == 3.0
+    assert ss.autograd.grad(g, x)[0].item() == 1.0
+
+
+def test_a_step_that_writes_to_a_view_has_one_result() -> None:
+    class Two(Function):
+        """Writes to its input; returns another tensor too."""
+
+        @staticmethod
+        def forward(ctx: Any, x: ss.Tensor) -> tuple[ss.Tensor, ss.Tensor]:
+            """Doubled in place, and a copy."""
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x, x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: ss.Tensor) -> ss.Tensor:
+            """Of both."""
+            return (grads[0] + grads[1]) * 2
+
+    x = operand(2, 3)
+    with pytest.raises(RuntimeError, match="must return a single Variable"):
+        Two.apply((x * 1)[0])
+    first, second = Two.apply(x * 1)
+    (first + second).sum().backward()
+    assert x.grad.tolist() == [[4.0] * 3] * 2

@@ -9,6 +9,7 @@ from typing import Any
 
 from slipstream.core.api import history
 from slipstream.core.api.autocasting import awakened
+from slipstream.core.catalog.table import ops
 from slipstream.core.engine.anomaly import AGAIN
 from slipstream.core.engine.backward import checks, run_backward
 from slipstream.core.engine.tape import Rule, SavedTensor, tape
@@ -159,7 +160,7 @@ def apply_function(cls: Any, args: tuple[Any, ...]) -> Any:
     outputs = returned if isinstance(returned, tuple) else (returned,)
     made = _outputs(ctx, args, outputs, node, state)
     if node is not None:
-        _save(ctx, node, outputs, made)
+        _save(ctx, node, made)
     return made if isinstance(returned, tuple) else made[0]
 
 
@@ -182,6 +183,9 @@ def _outputs(ctx: FunctionContext, args: tuple[Any, ...], outputs: tuple[Any, ..
             raise RuntimeError("Some elements marked as dirty during the forward method were not "
                                "returned as output. The inputs that are modified inplace must all "
                                "be outputs of the Function.")
+        if node is not None and len(outputs) > 1 and each.base is not None:
+            raise RuntimeError("Functions which modify views in-place must return a single "
+                               "Variable\n  mend: pass a clone() of the view")
     made: list[Any] = []
     specs: list[Any] = []
     for each in outputs:
@@ -189,14 +193,27 @@ def _outputs(ctx: FunctionContext, args: tuple[Any, ...], outputs: tuple[Any, ..
             made.append(each)
             continue
         dirty = _among(each, ctx._dirty)
-        out = each if dirty or not _among(each, args) else history.data_of(each)
+        constant = node is None or _among(each, ctx._constant)
+        out = each if dirty or not _among(each, args) else _another(each, constant)
         made.append(out)
-        if node is not None and not _among(each, ctx._constant):
+        if node is not None and not constant:
             _attach(node, out, len(specs), dirty, state)
         specs.append(out.spec)
     if node is not None:
         node.outputs = tuple(specs)
     return tuple(made)
+
+
+def _another(tensor: Any, constant: bool) -> Any:
+    """An input that is returned as it is.
+
+    A result with a history of its own is a view: in-place writes through it, which would go past
+    that history, are refused as those to other views are.
+    """
+    if constant:
+        return history.data_of(tensor)
+    with without_grad():
+        return ops.view.call((tensor, tensor.spec.shape), None)
 
 
 def _attach(node: Node, out: Any, place: int, dirty: bool, state: ModeState) -> None:
@@ -215,18 +232,17 @@ def _attach(node: Node, out: Any, place: int, dirty: bool, state: ModeState) -> 
         out.record.output = place
 
 
-def _save(ctx: FunctionContext, node: Node, outputs: tuple[Any, ...],
-          made: tuple[Any, ...]) -> None:
+def _save(ctx: FunctionContext, node: Node, made: tuple[Any, ...]) -> None:
     """Saved outputs are stored bare: their node would hold itself."""
     ctx._node = weakref.ref(node)
-    tensors = [each for each in outputs if isinstance(each, TensorBase)]
     results = [each for each in made if isinstance(each, TensorBase)]
     kept: list[Any] = []
     for each in ctx._to_save:
         if each is None:
             kept.append(None)
             continue
-        place = next((i for i, other in enumerate(tensors) if other is each), -1)
+        # An input that was returned as it is, is no result: that is another tensor.
+        place = next((i for i, other in enumerate(results) if other is each), -1)
         record = results[place].record if place >= 0 else None
         own = record is not None and record.node is node
         saved = SavedTensor(history.data_of(each) if own else each, own)

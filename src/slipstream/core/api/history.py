@@ -144,6 +144,18 @@ def take_over(self: Any, source: TensorBase) -> None:
     self.offset = source.offset
 
 
+def set_(self: Any, source: Any) -> Any:
+    """Take over another tensor's storage and geometry."""
+    if not isinstance(source, TensorBase):
+        raise TypeError(f"set_(): argument 'source' must be Tensor, not "
+                        f"{source.__class__.__name__}")
+    before: int = self.storage.version
+    take_over(self, source)
+    # Whoever saved this tensor for backward finds it changed.
+    self.storage.version = max(self.storage.version, before + 1)
+    return self
+
+
 def view_in_place(name: str) -> Callable[..., Any]:
     """The method ``tensor.name_(...)`` of a view: the tensor takes over the view's geometry.
 
@@ -181,7 +193,16 @@ def detach_(self: Any) -> Any:
     """Take the tensor out of the tape in place."""
     if self.base is not None:
         raise RuntimeError("Can't detach views in-place. Use detach() instead.")
-    self.record = None
+    before: Any = self.record
+    if before is None or before.node is None:
+        # A leaf keeps its gradient, and one on its way there finds the flag off.
+        if before is not None:
+            before.requires_grad = False
+        return self
+    # Its views see by the generation whether their histories are its latest.
+    self.record = GradRecord()
+    self.record.generation = before.generation
+    self.record.grad = before.grad
     return self
 
 

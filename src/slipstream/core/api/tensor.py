@@ -224,14 +224,7 @@ class Tensor(Methods):
     t_ = history.view_in_place("t")
     as_strided_ = history.view_in_place("as_strided")
 
-    def set_(self, source: Tensor) -> Tensor:
-        """Take over another tensor's storage and geometry."""
-        if not isinstance(source, TensorBase):
-            raise TypeError(f"set_(): argument 'source' must be Tensor, not "
-                            f"{source.__class__.__name__}")
-        history.take_over(self, source)
-        return self
-
+    set_ = history.set_
     copy_ = history.copy_
 
     def zero_(self) -> Tensor:

@@ -290,7 +290,7 @@ def _check_round(call: Any) -> None:
 
 define(Entry(
     "round(Tensor self, *, int decimals=0)", POINTWISE, formula=_round_decimals,
-    gradient={"self": lambda g: g * 0}, check=_check_round, path="round", inplace=True, out=True,
+    gradient={"self": checks.lost}, check=_check_round, path="round", inplace=True, out=True,
     samples=samples.unary, reference=lambda x: np.round(x), dtypes=REAL,
     aliases=("special.round",),
     doc="The nearest integer, halves to the even one; or so many digits after the point.",

@@ -221,21 +221,29 @@ def divided(self: Any, other: Any, mode: str | None) -> Any:
     return self.div(other, rounding_mode=mode)
 
 
+def lost(g: Any) -> Any:
+    """The gradient of what a result does not depend on: zero, also where g is infinite or NaN."""
+    if isinstance(g, TensorBase):
+        like = cython.declare(OpBase, table["zeros_like"])
+        return like.call((g,), None)
+    return g.where((g == g) & (g != g), 0)
+
+
 def quotient_self(g: Any, other: Any, mode: str | None) -> Any:
     """d(a/b)/da = 1/b; a rounded quotient is flat."""
-    return g / conj(other) if mode is None else g * 0
+    return g / conj(other) if mode is None else lost(g)
 
 
 def quotient_other(g: Any, self: Any, other: Any, mode: str | None) -> Any:
     """d(a/b)/db = -a/b^2."""
-    return -g * conj((self / other) / other) if mode is None else g * 0
+    return -g * conj((self / other) / other) if mode is None else lost(g)
 
 
 def power_base(g: Any, self: Any, exponent: Any) -> Any:
     """d(x^n)/dx = n x^(n-1), 0 where n is 0."""
     if isinstance(exponent, (int, float, complex)):
         if exponent == 0:
-            return g * 0
+            return lost(g)
         return g * conj(exponent * self ** (exponent - 1))
     return where(exponent == 0, 0, g * conj(exponent * self ** (exponent - 1)))
 
@@ -244,7 +252,7 @@ def power_exponent(g: Any, self: Any, exponent: Any, out: Any) -> Any:
     """d(x^n)/dn = x^n log x, 0 where x is 0 and n >= 0."""
     if isinstance(self, (int, float, complex)):
         if self == 0:
-            return where(exponent >= 0, g * 0, g * out * -math.inf)
+            return where(exponent >= 0, 0, g * out * -math.inf)
         return g * conj(out * np.log(self + 0j if isinstance(self, complex) else self).item())
     flat = (self == 0) if exponent.is_complex() else (self == 0).logical_and(exponent >= 0)
     return where(flat, 0, g * conj(out * self.log()))
@@ -278,13 +286,13 @@ def inside(g: Any, self: Any, min: Any, max: Any) -> Any:
 def below(g: Any, self: Any, min: Any, max: Any) -> Any:
     """The gradient of clamp's lower bound: where self lies below it and it is the one in force."""
     taken = self < min
-    return where(taken if max is None else taken.logical_and(self * 0 + min < max), g, 0)
+    return where(taken if max is None else taken.logical_and(min < max), g, 0)
 
 
 def above(g: Any, self: Any, min: Any, max: Any) -> Any:
     """The gradient of clamp's upper bound, which also wins over a lower bound above it."""
     taken = self > max
-    return where(taken if min is None else taken.logical_or(self * 0 + min > max), g, 0)
+    return where(taken if min is None else taken.logical_or(max < min), g, 0)
 
 
 def gelu(x: Any, approximate: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slipstream.core.catalog import samples
+from slipstream.core.catalog import checks, samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import COMPOUND, LIBRARY, POINTWISE, Entry, passed_on
@@ -60,13 +60,6 @@ def _fill_check(call: Any) -> None:
                                        f"tensor with {value.spec.ndim} dimensions.")
 
 
-def _lost(g: Any) -> Any:
-    """The gradient of overwritten values: zero, also where g is infinite or NaN."""
-    if isinstance(g, TensorBase):
-        return ops.zeros_like.call((g,), None)
-    return g.where((g == g) & (g != g), 0)
-
-
 def _cast_reference(x: Any, dtype: Any) -> Any:
     if dtype.category < 3 and np.iscomplexobj(x):
         x = x.real
@@ -96,7 +89,7 @@ define(Entry(
 define(Entry(
     "copy(Tensor self, Tensor source, bool non_blocking=False)", POINTWISE,
     formula=lambda source: source,
-    gradient={"self": _lost,
+    gradient={"self": checks.lost,
               "source": lambda g, source_spec: _cast_back(g, source_spec)},
     promotion=_copied, converts=True, inplace=True, path="", method=False,
     doc="copy_: the elements of source, broadcast and cast, written into self.",
@@ -104,7 +97,7 @@ define(Entry(
 define(Entry(
     "fill(Tensor self, Tensor|Number value)", POINTWISE,
     formula=lambda value: value, check=_fill_check,
-    gradient={"self": _lost, "value": passed_on}, promotion=_fill_dtypes,
+    gradient={"self": checks.lost, "value": passed_on}, promotion=_fill_dtypes,
     converts=True, uniform=True, inplace=True, stores=("value",), path="fill",
     samples=samples.with_arguments(((3, 4), (2,)), ((), (1.5,)), ((2, 0), (True,))),
     reference=lambda x, value: np.full(x.shape, value),

@@ -127,10 +127,13 @@ def _cholesky_slope(g: Any, out: Any, upper: bool) -> Any:
     return (found + _adjoint(found)) * 0.5
 
 
-def _eigh_slope(grads: Any, self: Any, out: Any) -> Any:
+def _eigh_slope(grads: Any, self: Any, out: Any, UPLO: str) -> Any:
     """V (diag(g_L) + (V^H g_V) / (L_j - L_i)) V^H."""
     turned = _adjoint(out)
-    values = ops.real.call((ops.diagonal.call((turned @ self @ out, 0, -2, -1), None),), None)
+    # The op read one triangle alone, and the other one may hold anything.
+    keep, beyond = (ops.tril, -1) if UPLO in "Ll" else (ops.triu, 1)
+    whole = keep.call((self,), None) + _adjoint(keep.call((self, beyond), None))
+    values = ops.real.call((ops.diagonal.call((turned @ whole @ out, 0, -2, -1), None),), None)
     apart = ops.unsqueeze.call((values, -2), None) - _column(values)
     # Divided where it is not zero alone: the slope of 1 / 0 would be nan.
     same = apart == 0

@@ -100,7 +100,8 @@ def _mish(self: Any) -> Any:
 
 def softplus(x: Any) -> Any:
     """log(1 + e^x) without overflow."""
-    return (-x.abs()).exp().log1p() + x.clamp(min=0)
+    # At 0, where the slope of |x| counts as 0, the other part has that of the sum, a half.
+    return (-x.abs()).exp().log1p() + where(x == 0, x * 0.5, x.clamp(min=0))
 
 
 def _mish_slope(g: Any, self: Any) -> Any:

@@ -37,7 +37,8 @@ def _share(g: Any, specs: tuple[Any, ...], reduction: str) -> Any:
 # -- binary cross entropy ------------------------------------------------------------------------
 def _softplus(x: Any) -> Any:
     """log(1 + e^-x) without overflow."""
-    return (-x.abs()).exp().log1p() + (-x).clamp(min=0)
+    # At 0, where the slope of |x| counts as 0, the other part has that of the sum, minus a half.
+    return (-x.abs()).exp().log1p() + where(x == 0, x * -0.5, (-x).clamp(min=0))
 
 
 def _logit_terms(self: Any, target: Any, weight: Any, pos_weight: Any) -> Any:

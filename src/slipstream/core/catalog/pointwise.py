@@ -190,11 +190,11 @@ unary_op("erf", lambda self: self.erf(),
          lambda g, self: g * (-(self * self)).exp() * TWO_OVER_ROOT_PI, checks.erf_reference,
          dtypes=("bool", "int", "float"), check=checks.no_complex, aliases=("special.erf",),
          doc="The error function.")
-unary_op("sign", lambda self: self.sign(), lambda g: g * 0, lambda x: np.sign(x * 1),
+unary_op("sign", lambda self: self.sign(), checks.lost, lambda x: np.sign(x * 1),
          check=checks.no_complex, promotion=promotion.arithmetic, dtypes=("bool", "int", "float"),
          doc="-1, 0 or 1; nan gives 0.")
 for _name, _reference in (("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc)):
-    unary_op(_name, lambda self, name=_name: getattr(self, name)(), lambda g: g * 0, _reference,
+    unary_op(_name, lambda self, name=_name: getattr(self, name)(), checks.lost, _reference,
              promotion=promotion.arithmetic, check=checks.no_complex,
              aliases=("fix",) if _name == "trunc" else (),
              dtypes=("int", "float"), doc=f"{_name.capitalize()} to an integer.")

@@ -1,3 +1,4 @@
+from slipstream.core.engine.accumulating cimport Accumulator
 from slipstream.core.engine.tape cimport Rule, Tape
 from slipstream.core.engine.views cimport Operations
 from slipstream.core.launch.door cimport LaunchDoor
@@ -9,6 +10,7 @@ cdef ModeTable modes
 cdef LaunchDoor door
 cdef Operations operations
 cdef Tape tape
+cdef Accumulator accumulator
 cdef Checks _checks
 
 cdef class Checks:
@@ -52,12 +54,6 @@ cdef class Walk:
     cpdef list step(self, Node node, list grads)
     cpdef object release(self, Node node, list results)
 
-cdef extern from *:
-    """
-    #define slip_holders(object) Py_REFCNT(object)
-    """
-    Py_ssize_t slip_holders(object held)
-
 cpdef list run_backward(list tensors, list grads, bint retain_graph, bint create_graph,
                         list inputs, bint accumulate)
 cdef bint _lacks(list grads)
@@ -66,7 +62,3 @@ cdef object _let_go(Walk walk)
 cdef object push_roots(Walk walk)
 cdef TensorBase lasting_ones(Walk walk, Node node, TensorBase tensor)
 cdef object _put_back(Walk walk)
-cdef object accumulate_leaf(Node node, list grads, bint create_graph)
-cdef TensorBase _added(TensorBase before, TensorBase grad)
-cdef object _owned(list grads, bint create_graph)
-cdef Py_ssize_t _holders(list grads)

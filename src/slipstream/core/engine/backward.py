@@ -5,29 +5,28 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import cython
 
+from slipstream.core.engine.accumulating import Accumulator, accumulator
 from slipstream.core.engine.anomaly import AGAIN, apply_noted, check_nan, first_gradient, zeros_of
 from slipstream.core.engine.fitting import fit
-from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks, of_kind
+from slipstream.core.engine.hooks import call_node_hooks, call_tensor_hooks
 from slipstream.core.engine.tape import Rule, Tape, tape
 from slipstream.core.engine.tape import accumulate as accumulate_rule
 from slipstream.core.engine.views import Operations, operations
 from slipstream.core.engine.wanted import note_wanted, targets_of
 from slipstream.core.launch.door import LaunchDoor, door
 from slipstream.core.vocab.autocast import AWAKE
-from slipstream.core.vocab.devices import CPU
 from slipstream.core.vocab.dtypes import float32
 from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import Backend, GradRecord, Node, Plan, Spec, Storage, TensorBase
 from slipstream.core.vocab.recycling import recycle
 from slipstream.core.vocab.ring import PYTHON, SPAN, TAPE
 
-__all__ = ["Backend", "GradRecord", "LaunchDoor", "ModeState", "ModeTable", "Operations", "Plan",
-           "Rule", "Tape", "Visit", "Walk", "run_backward", "weight_cast"]
+__all__ = ["Accumulator", "Backend", "GradRecord", "LaunchDoor", "ModeState", "ModeTable",
+           "Operations", "Plan", "Rule", "Tape", "Visit", "Walk", "run_backward", "weight_cast"]
 
 
 class Checks:
@@ -242,14 +241,15 @@ class Walk:
         if self.create_graph or not self.accumulate or self.wanted or _checks.nan:
             return False
         if (leaf.rule is not accumulate_rule or leaf.grad is not None or leaf.hooks or node.hooks
-                or self.state.stack or visit.grads is None):
+                or self.state.stack or visit.grads is None or not leaf.requires_grad):
             return False
         other: Visit = self.find(leaf)  # type: ignore[assignment]  # an edge leads there
         grads: list = visit.grads
         grad: TensorBase = grads[0]
         spec: Spec = grad.spec
+        own: Spec = node.inputs[0]
         if (other.left != 1 or other.grads is not None or not spec.contiguous
-                or spec.device.type != "cuda" or spec.shape != node.inputs[0].shape):
+                or not own.contiguous or spec.device.type != "cuda" or spec.shape != own.shape):
             return False
         visit.grads = None
         if not self.leaves:
@@ -276,8 +276,7 @@ class Walk:
         leaf: GradRecord
         for place in range(len(leaves)):
             leaf = leaves[place]
-            leaf.grad = (casts[place] if leaf.grad is None
-                         else _added(leaf.grad, casts[place]))
+            accumulator.add_cast(leaf, casts[place], self.state)
 
     def visit(self, visit: Visit) -> None:
         """Run a node's hooks, note the gradients asked for, run the node.
@@ -305,7 +304,8 @@ class Walk:
         elif not leaf:
             self.release(node, self.step(node, grads) if runs else [])
         elif runs and self.accumulate and grads[0] is not None:
-            accumulate_leaf(node, grads, self.create_graph)
+            record: GradRecord = node  # type: ignore[assignment]
+            accumulator.accumulate(record, grads, self.create_graph, self.state)
 
     def skips(self, node: Node, grad: TensorBase) -> bool:
         """Whether a cast's gradient may go on as it is: its only reader widens what it reads."""
@@ -402,58 +402,6 @@ def _lacks(grads: list[Any]) -> bool:
 
 # Kinds of the number 1 that a stream keeps.
 MOST_ONES = 16
-
-
-def accumulate_leaf(node: Node, grads: list[Any], create_graph: bool) -> None:
-    """Add a gradient, the only one of the list, to a leaf's ``grad``."""
-    record: GradRecord = node  # type: ignore[assignment]
-    if record.grad is not None:
-        if create_graph:
-            record.grad = operations.accumulate(record.grad, grads[0])
-        else:
-            record.grad = _added(record.grad, grads[0])
-    else:
-        record.grad = _owned(grads, create_graph)
-    if record.hooks:
-        for _, hook in of_kind(record.hooks, "accumulated"):
-            hook()
-
-
-def _added(before: TensorBase, grad: TensorBase) -> TensorBase:
-    """In place where nobody wants the history; the sum in new memory would be garbage soon."""
-    if before.record is not None and before.record.requires_grad:
-        return operations.accumulate(before, grad)
-    return operations.accumulate.call_inplace((before, grad), None)
-
-
-def _holders(grads: list[Any]) -> int:
-    tensor: TensorBase = grads[0]
-    if cython.compiled:
-        return slip_holders(tensor) + slip_holders(tensor.storage)  # noqa: F821
-    return sys.getrefcount(tensor) + sys.getrefcount(tensor.storage)
-
-
-def _probe() -> list[Any]:
-    tensor = TensorBase()
-    tensor.storage = Storage(CPU, 0, 0)
-    return [tensor]
-
-
-# What the interpreter counts for a list's only tensor and that tensor's only storage.
-ALONE = _holders(_probe())
-
-
-def _owned(grads: list[Any], create_graph: bool) -> TensorBase:
-    """A gradient that later sums may be written into: one in other hands too is copied.
-
-    ``a + b`` hands one gradient to both its inputs; hooks and callers may keep theirs.
-    """
-    alone: cython.bint = _holders(grads) == ALONE
-    grad: TensorBase = grads[0]
-    whole: cython.bint = grad.base is None and grad.storage.nbytes == grad.spec.nbytes
-    if not alone or not whole or grad.storage.keep is not None:
-        grad = grads[0].clone()
-    return grad if create_graph or grad.record is None else tape.alias(grad)
 
 
 def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, create_graph: bool,
@@ -572,7 +520,7 @@ def _put_back(walk: Walk) -> None:
     """Keep the gradient 1 for the next backward, if nobody else has it and nobody wrote to it."""
     kept: list = walk.ones
     lasting: dict = walk.lasting  # type: ignore[assignment]  # a walk with ones has it
-    if _holders(kept) == ALONE and len(lasting) < MOST_ONES:
+    if accumulator.holders(kept) == accumulator.lone and len(lasting) < MOST_ONES:
         tensor: TensorBase = kept[0]
         storage: Storage = tensor.storage
         if (storage.version == 0 and storage.exported == 0 and storage.keep is None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from slipstream.core.shapes.formats import contiguous_format
 from slipstream.core.vocab.hooks import HookHandle, add_hook
 from slipstream.core.vocab.records import GradRecord, Node, TensorBase
 
@@ -68,11 +69,15 @@ class Keeper:
     def __init__(self, record: GradRecord) -> None:
         self.held = weakref.ref(record)
 
-    def __call__(self, grad: TensorBase) -> None:
-        """Keep a gradient."""
+    def __call__(self, grad: Any) -> None:
+        """Keep a gradient, in memory of its own; one of a later backward is added."""
         record = self.held()
-        if record is not None:
-            record.grad = grad
+        if record is None:
+            return
+        if record.grad is None:
+            record.grad = grad.clone(memory_format=contiguous_format)
+        else:
+            record.grad = record.grad + grad
 
 
 def table_of(node: Node) -> Table:

@@ -68,3 +68,4 @@ cdef object _alone(dict known, Spec spec)
 cdef int _number(TensorBase tensor)
 cdef bint _last(tuple values) except -1
 cdef object _kept(object value, bint spec)
+cdef object _frozen(object value)

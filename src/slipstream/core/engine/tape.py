@@ -218,7 +218,7 @@ class Tape:
         if record.rule is None:
             record.rule = accumulate
             record.edges = ()
-            record.outputs = ()
+            record.outputs = (tensor.spec,)
             record.sequence = ACCUMULATOR_SEQUENCE
         return record
 
@@ -492,10 +492,21 @@ def _number(tensor: TensorBase) -> int:
 
 def _kept(value: Any, spec: bool) -> Any:
     if not spec:
-        return value
+        return _frozen(value)
     if isinstance(value, TensorBase):
         return value.spec
     return None if value is None else [each.spec for each in value]
+
+
+def _frozen(value: Any) -> Any:
+    """What the caller may not change any more: lists become tuples, at any depth."""
+    if type(value) is list:
+        return tuple([_frozen(each) for each in value])
+    if type(value) is tuple:
+        for each in value:
+            if type(each) is list or type(each) is tuple:
+                return tuple([_frozen(one) for one in value])
+    return value
 
 
 def _last(values: tuple[Any, ...]) -> bool:

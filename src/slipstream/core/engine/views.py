@@ -170,8 +170,22 @@ def refresh(view: TensorBase) -> None:
     if base is None or base.record is None or base.record.generation == 0:
         # A view made without gradients of a base that wants them stays without.
         return
-    if view.record is None or view.record.generation != base.record.generation:
+    record: GradRecord | None = view.record
+    if record is None or record.generation != base.record.generation:
+        if base.record.requires_grad and record is not None and record.node is not None:
+            _check_followed(record.node, record.output)
         _follow(view, base)
+
+
+def _check_followed(node: Node, output: int) -> None:
+    """Refuse a new history to a view whose node would be left out of it."""
+    if not node.rule.follows_base:
+        raise RuntimeError(f"Output {output} of {node.name()} is a view and its base or another "
+                           "view of its base has been modified inplace. This view was created "
+                           "inside a custom Function (or because an input was returned as-is) and "
+                           "the autograd logic to handle view+inplace would override the custom "
+                           "backward associated with the custom Function, leading to incorrect "
+                           "gradients.\n  mend: clone() the output of the custom Function")
 
 
 tape.refresh = refresh

@@ -181,3 +181,60 @@ def test_walks_of_several_threads_over_the_same_leaf() -> None:
     for each in threads:
         each.join()
     assert sorted(found) == [[4.0] * 3, [10.0] * 3]
+
+
+def test_a_leaf_whose_flag_was_turned_off_gets_no_gradient() -> None:
+    x, w = ss.ones(3, requires_grad=True), ss.ones(3, requires_grad=True)
+    y = (x * w).sum()
+    x.requires_grad_(False)
+    y.backward()
+    assert x.grad is None
+    assert w.grad.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_gradient_is_laid_out_as_its_leaf(graph: bool) -> None:
+    weight = ss.ones(2, 3, requires_grad=True)
+    (ss.ones(4, 3) @ weight.t()).sum().backward(create_graph=graph)
+    assert weight.grad.stride() == (3, 1)
+    assert weight.grad.view(-1).tolist() == [4.0] * 6
+    turned = ss.arange(6.0).reshape(3, 2).t().requires_grad_()
+    assert turned.is_leaf
+    (turned * ss.ones(2, 3)).sum().backward(create_graph=graph)
+    assert turned.grad.stride() == (1, 2)
+    # Strides that leave gaps, or show elements twice, are no gradient's.
+    sparse = ss.zeros(2, 6)[:, ::2].requires_grad_()
+    (sparse * ss.ones(3, 2).t()).sum().backward(create_graph=graph)
+    assert sparse.grad.stride() == (3, 1)
+
+
+def test_a_gradient_with_history_that_is_laid_out_anew_keeps_it() -> None:
+    weight = ss.ones(2, 3, dtype=ss.float64, requires_grad=True)
+    out = ss.ones(4, 3, dtype=ss.float64) @ weight.t()
+    (out * out * out).sum().backward(create_graph=True)
+    grad = weight.grad
+    assert grad.stride() == (3, 1)
+    (second,) = ss.autograd.grad(grad.sum(), weight)
+    # d/dw of 4 * 3 (w0 + w1 + w2)^2, three times.
+    assert second.tolist() == [[4 * 6.0 * 3 * 3] * 3] * 2
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_backwards_of_threads_into_one_leaf_lose_nothing(graph: bool) -> None:
+    # So many that the kernel which adds them lets other threads run.
+    size, threads, rounds = 2_000_000, 4, 10
+    x = ss.zeros(size, requires_grad=True)
+    barrier = threading.Barrier(threads)
+    scale = ss.ones(size)
+
+    def work() -> None:
+        barrier.wait()
+        for _ in range(rounds):
+            (x * scale).sum().backward(create_graph=graph)
+
+    running = [threading.Thread(target=work) for _ in range(threads)]
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+    assert x.grad.min().item() == x.grad.max().item() == threads * rounds

@@ -94,3 +94,53 @@ def test_saved_tensor_hooks_hold_what_they_like() -> None:
     with (ss.autograd.graph.disable_saved_tensors_hooks("not here"),
           pytest.raises(RuntimeError, match="not here"), hooks):
         pass
+
+
+def test_retained_gradients_add_up_in_memory_of_their_own() -> None:
+    x = ss.tensor([3.0, 4.0], requires_grad=True)
+    y = x * 2
+    z = y + 0
+    flat = z.view(2)
+    for each in (y, z, flat):
+        each.retain_grad()
+    total = flat.sum()
+    total.backward(retain_graph=True)
+    # The gradient of a sum is one number, expanded.
+    assert flat.grad.stride() == (1,)
+    y.grad.mul_(100)
+    assert z.grad.tolist() == flat.grad.tolist() == [1.0, 1.0]
+    assert x.grad.tolist() == [2.0, 2.0]
+    total.backward()
+    assert y.grad.tolist() == [101.0, 101.0]
+    assert z.grad.tolist() == [2.0, 2.0]
+
+
+def test_gradients_of_chosen_inputs_that_are_no_leaves_add_up() -> None:
+    x = ss.tensor([3.0], requires_grad=True)
+    y = x * 2
+    z = (y * 5).sum()
+    z.backward(retain_graph=True, inputs=[y])
+    z.backward(inputs=[y])
+    assert y.grad.tolist() == [10.0]
+    assert x.grad is None
+
+
+def test_hooks_of_a_leafs_node() -> None:
+    x = ss.ones(2, requires_grad=True)
+    y = x * 2
+    node = y.grad_fn.next_functions[0][0]
+    seen: list[object] = []
+
+    def before(grads: tuple[ss.Tensor, ...]) -> tuple[ss.Tensor, ...]:
+        seen.append(("pre", x.grad))
+        return (grads[0] * 10,)
+
+    node.register_prehook(before)
+    node.register_hook(lambda ins, outs: seen.append(("post", ins, outs[0].tolist())))
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.tolist()))
+    y.sum().backward()
+    assert seen == [("pre", None), [20.0, 20.0], ("post", (), [20.0, 20.0])]
+    assert x.grad.tolist() == [20.0, 20.0]
+    # A gradient that is only returned is not accumulated, and the node does not run.
+    assert ss.autograd.grad((x * 2).sum(), x)[0].tolist() == [2.0, 2.0]
+    assert len(seen) == 3

@@ -206,3 +206,56 @@ def test_threads_record_and_walk_by_themselves() -> None:
     for each in threads:
         each.join()
     assert results == [0.0, 2.0, 4.0, 6.0]
+
+
+@pytest.mark.parametrize("reduce", [
+    lambda x, d: x.sum(d), lambda x, d: x.mean(d), lambda x, d: x.amax(d), lambda x, d: x.var(d),
+    lambda x, d: x.logsumexp(d), lambda x, d: x.norm(2, d), lambda x, d: x.nansum(d)])
+def test_a_list_of_dims_may_be_changed_after_the_call(
+        reduce: Callable[[ss.Tensor, list[int]], ss.Tensor]) -> None:
+    found = []
+    for change in (False, True):
+        x = ss.tensor([[1.0, 2.5], [3.0, 4.0]], requires_grad=True)
+        dims = [0]
+        y = reduce(x, dims)
+        if change:
+            dims[0] = 1
+        y.backward(ss.tensor([1.0, 2.0]))
+        found.append(x.grad.tolist())
+    assert found[0] == found[1]
+
+
+def test_a_saved_tensor_that_takes_over_other_memory_is_found_changed() -> None:
+    w = ss.ones(2, requires_grad=True)
+    x = ss.tensor([2.0, 3.0])
+    y = (x * w).sum()
+    x.set_(ss.tensor([7.0, 8.0]))
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.backward()
+    # What is written to `data` is nobody's business.
+    x = ss.tensor([2.0, 3.0])
+    y = (x * w).sum()
+    x.data = ss.tensor([7.0, 8.0])
+    y.backward()
+
+
+def test_a_tensor_detached_in_place_keeps_its_gradient_and_the_count_of_its_histories() -> None:
+    a = ss.zeros(3)
+    before, after = (ss.tensor(2.0, requires_grad=True) for _ in range(2))
+    view = a[:2]
+    a.add_(before)
+    assert view.requires_grad
+    a.detach_()
+    assert not a.requires_grad
+    assert a.is_leaf
+    a.add_(after)
+    view.sum().backward()
+    assert before.grad is None
+    assert after.grad.item() == 2.0
+    leaf = ss.ones(2, requires_grad=True)
+    (leaf * 3).sum().backward()
+    late = (leaf * 5).sum()
+    leaf.detach_()
+    late.backward()
+    assert not leaf.requires_grad
+    assert leaf.grad.tolist() == [3.0, 3.0]
