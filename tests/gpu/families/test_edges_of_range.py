@@ -22,8 +22,8 @@ def refused(call: Callable[[str], Any], text: str) -> None:
             call(device).tolist()
 
 
-@pytest.mark.parametrize("value, dtype", [(300, ss.uint8), (math.inf, ss.int64),
-                                          (NAN, ss.int32), (1e6, ss.float16)])
+@pytest.mark.parametrize(("value", "dtype"), [
+    (300, ss.uint8), (math.inf, ss.int64), (NAN, ss.int32), (1e6, ss.float16)])
 def test_a_number_beyond_the_dtype_fills_nothing(value: Any, dtype: Any) -> None:
     refused(lambda device: ss.full((2,), value, dtype=dtype, device=device), "without overflow")
     refused(lambda device: functional.pad(ss.zeros(2, dtype=dtype, device=device), (1, 0),

@@ -255,8 +255,9 @@ def tensor(data: Any, *, dtype: DType | None = None, device: Any = None,
     """A new tensor of a Python number, nested lists, an array or a tensor (copied).
 
     Without ``dtype``: bool, int64, the default dtype or its complex dtype, by the kind of the
-    values; an array's, NumPy scalar's or tensor's own dtype, in lists too.  Raises ValueError for ragged lists, TypeError for
-    what is no number, RuntimeError for integers that the dtype cannot hold.
+    values; an array's, NumPy scalar's or tensor's own dtype, in lists too.  Raises ValueError for
+    ragged lists, TypeError for what is no number, RuntimeError for integers that the dtype cannot
+    hold.
     """
     dtype = dtype_of_argument("tensor", dtype)
     if isinstance(data, TensorBase):

@@ -403,7 +403,8 @@ def _check_std(std: Any) -> None:
         raise RuntimeError("normal expects standard deviation to be non-complex")
     if std.spec.numel and std.spec.device.type != "meta" and not bool((std.detach() >= 0).all()):
         raise RuntimeError(f"normal expects all elements of std >= 0.0: {std.spec!r} has negative "
-                           "ones, or nan\n  mend: std.abs(), or softplus or exp of what it is made of")
+                           "ones or nan\n  mend: std.abs(), or softplus or exp of what it is "
+                           "made of")
 
 
 _OF = f"normal_of(any mean=0.0, any std=1.0, any size=None, *, {GENERATOR}, {TAIL})"

@@ -54,7 +54,7 @@ def check_dim(call: Any) -> None:
 
 
 def _summed(call: Any) -> Any:
-    """In place the operand's dtype, out's where one is given; else integers and bools give int64."""
+    """In place the operand's dtype, or out's; else integers and bools give int64."""
     spec = call.spec("self")
     out = call.target.spec.dtype if call.form == 2 else None
     dtype = call["dtype"] or out or (dtypes.int64 if spec.dtype.category < 2 else spec.dtype)

@@ -41,8 +41,8 @@ def test_more_threads_than_a_pool_has() -> None:
         ss.set_num_threads(before)
 
 
-@pytest.mark.parametrize("value, dtype", [(300, ss.uint8), (2**63, ss.int64), (INF, ss.int64),
-                                          (NAN, ss.int32), (1e6, ss.float16)])
+@pytest.mark.parametrize(("value", "dtype"), [
+    (300, ss.uint8), (2**63, ss.int64), (INF, ss.int64), (NAN, ss.int32), (1e6, ss.float16)])
 def test_a_number_beyond_the_dtype_fills_nothing(value: Any, dtype: Any) -> None:
     for call in (lambda: ss.full((2,), value, dtype=dtype),
                  lambda: ss.zeros(2, dtype=dtype).new_full((2,), value),
@@ -78,8 +78,8 @@ def test_nan_goes_behind_everything() -> None:
     assert ss.searchsorted(table[:2].repeat(3, 1), given.reshape(3, 1)).tolist() == [[2], [1], [2]]
 
 
-@pytest.mark.parametrize("weights, taken", [([0, 5e-324], 1), ([0, 1e-310], 1), ([1e-310, 0], 0),
-                                            ([0, 1e308], 1)])
+@pytest.mark.parametrize(("weights", "taken"), [
+    ([0, 5e-324], 1), ([0, 1e-310], 1), ([1e-310, 0], 0), ([0, 1e308], 1)])
 def test_draws_of_extreme_weights(weights: Any, taken: int) -> None:
     weights = ss.tensor(weights, dtype=ss.float64)
     assert weights.multinomial(20, replacement=True).tolist() == [taken] * 20
@@ -117,7 +117,7 @@ def test_deviations_that_are_none() -> None:
         refused(lambda s=std: ss.normal(ss.zeros(2), ss.tensor([1.0, s])), "std >= 0")
 
 
-@pytest.mark.parametrize("data, dtype", [
+@pytest.mark.parametrize(("data", "dtype"), [
     ([ss.tensor(0.1, dtype=ss.float64)], ss.float64), ([np.array([0.1])], ss.float64),
     ([np.int32(1)], ss.int32), ([np.float32(1)], ss.float32), ([np.float64(0.1)], ss.float64),
     ([np.int8(1), 2], ss.int64), ([np.float16(1), 2.0], ss.float32),

@@ -16,8 +16,8 @@ def refused(call: Callable[[], Any], text: str) -> None:
         call()
 
 
-@pytest.mark.parametrize("own, out", [(ss.float32, ss.float64), (ss.int32, ss.int32),
-                                      (ss.int32, ss.float32), (ss.bool, ss.int8)])
+@pytest.mark.parametrize(("own", "out"), [
+    (ss.float32, ss.float64), (ss.int32, ss.int32), (ss.int32, ss.float32), (ss.bool, ss.int8)])
 def test_running_sums_in_the_dtype_of_out(own: Any, out: Any) -> None:
     x = ss.tensor([1, 1, 1], dtype=own)
     for op, wanted in ((ss.cumsum, [1, 2, 3]), (ss.cumprod, [1, 1, 1])):

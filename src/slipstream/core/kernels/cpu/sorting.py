@@ -114,7 +114,7 @@ def searchsorted(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...]
         out[place] = found_places(table[place], values[place], side)
 
 
-def found_places(row: np.ndarray, values: np.ndarray, side: str) -> Any:
+def found_places(row: np.ndarray, values: np.ndarray, side: Any) -> Any:
     """NumPy's places; where there is nan, those of a bisection to which nan is no bound."""
     if row.dtype.kind != "f" or not (np.isnan(row).any() or np.isnan(values).any()):
         return np.searchsorted(row, values, side)
