@@ -335,3 +335,23 @@ def test_memory_that_a_capture_refuses_leaves_the_tensor_as_it_was() -> None:
     with pytest.raises(RuntimeError, match="more memory"), cuda.graph(graph):
         x.resize_(4000)
     assert x[:4].tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_negative_numbers_of_cards() -> None:
+    """For scopes and streams they mean the current card; elsewhere there is none such."""
+    for make in (lambda: ss.device("cuda:-1"), lambda: ss.device("cuda", -1),
+                 lambda: ss.zeros(2, device=-1), lambda: ss.zeros(2).to("cuda:-1"),
+                 lambda: cuda.memory_allocated(-1), lambda: cuda.mem_get_info(-1),
+                 lambda: cuda.get_rng_state(-1)):
+        with pytest.raises(RuntimeError):
+            make()
+    for ask in (lambda: cuda.get_device_name(-1), lambda: cuda.get_device_properties(-1),
+                lambda: cuda.can_device_access_peer(0, -1)):
+        with pytest.raises(AssertionError, match="device id -1"):
+            ask()
+    before = cuda.current_device()
+    with cuda.device(-1):
+        assert cuda.current_device() == before
+    cuda.set_device(-1)
+    cuda.synchronize(-1)
+    assert cuda.current_device() == before

@@ -15,7 +15,6 @@ from slipstream.core.vocab.dtypes import BY_NAME, DType
 from slipstream.core.vocab.modes import modes
 
 Defaults.device = staticmethod(lambda: modes.current().device)
-Defaults.dtype = staticmethod(lambda: defaults.dtype)
 
 
 def set_default_dtype(dtype: DType) -> None:

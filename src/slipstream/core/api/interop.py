@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from slipstream.core.api.handing import Lease, export, typestr
+from slipstream.core.api.values import array_of_data
 from slipstream.core.catalog import copying
 from slipstream.core.catalog.table import ops
-from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.engine.tape import tape
 from slipstream.core.kernels.cpu.arrays import array_of, tensor_array
 from slipstream.core.launch.door import backend_of, door
@@ -22,8 +22,6 @@ from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.dtypes import BY_NUMPY, DType, spelled
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage, TensorBase
-
-LARGEST = 2**63 - 1
 
 
 class UntypedStorage:
@@ -260,8 +258,9 @@ def tensor(data: Any, *, dtype: DType | None = None, device: Any = None,
     """A new tensor of a Python number, nested lists, an array or a tensor (copied).
 
     Without ``dtype``: bool, int64, the default dtype or its complex dtype, by the kind of the
-    values; an array's or tensor's own dtype.  Raises ValueError for ragged lists, TypeError for
-    what is no number, RuntimeError for integers that the dtype cannot hold.
+    values; an array's, NumPy scalar's or tensor's own dtype, in lists too.  Raises ValueError for
+    ragged lists, TypeError for what is no number, RuntimeError for integers that the dtype cannot
+    hold.
     """
     dtype = dtype_of_argument("tensor", dtype)
     if isinstance(data, TensorBase):
@@ -308,108 +307,6 @@ def copied(array: np.ndarray, device: Device) -> Any:
     return made
 
 
-def array_of_data(data: Any, dtype: DType | None) -> np.ndarray:
-    """Python values as an array of the dtype that the tensor will have."""
-    if isinstance(data, (np.ndarray, np.generic)):
-        array = np.asarray(data)
-        if array.dtype == object:
-            raise TypeError("can't convert np.ndarray of type numpy.object_.")
-        return array if dtype is None else _cast_array(array, dtype)
-    values = _plain(data)
-    try:
-        dtype = dtype or _dtype_of(values)
-        return _filled(values, dtype)
-    except (ValueError, TypeError, OverflowError) as failure:
-        raise _data_error(failure, dtype) from None
-
-
-def _filled(values: Any, dtype: DType) -> np.ndarray:
-    if dtype.category == 1:
-        return _filled_with_integers(np.array(values), dtype)
-    if dtype.category == 2 and np.array(values).dtype.kind == "c":
-        raise TypeError("value cannot be converted from complex to float")
-    return np.array(values, dtype=np.float64 if dtype.category == 2 else dtype.numpy).astype(
-        dtype.numpy)
-
-
-def _filled_with_integers(wide: np.ndarray, dtype: DType) -> np.ndarray:
-    """The values as integers, fractions cut off; an unsigned dtype wraps its negative ones."""
-    if not wide.size:
-        return np.zeros(wide.shape, dtype.numpy)
-    if wide.dtype == object or (wide.dtype.kind == "u" and (wide > LARGEST).any()):
-        raise OverflowError("Overflow when unpacking long long")
-    if wide.dtype.kind in "fc":
-        wide = np.trunc(wide.real)
-    for extreme in (wide.min(), wide.max()):
-        check_fits(dtype, extreme.item())
-    return wide.astype(np.int64).astype(dtype.numpy)
-
-
-def _data_error(failure: Exception, dtype: DType | None) -> Exception:
-    text = str(failure)
-    if "inhomogeneous" in text or "sequence" in text:
-        return ValueError(f"expected sequence of equal length at every depth: {text}")
-    if isinstance(failure, OverflowError):
-        return ValueError(text)
-    kind = "" if dtype is None else f"{dtype.name} "
-    return TypeError(f"tensor(): cannot make a {kind}tensor of this data: {text}")
-
-
-def _plain(data: Any) -> Any:
-    if isinstance(data, TensorBase):
-        return tolist(data)
-    if isinstance(data, (list, tuple, range)):
-        return [_plain(each) for each in data]
-    if isinstance(data, (bool, int, float, complex, np.generic)):
-        return data
-    if data is None or isinstance(data, (dict, set, frozenset)):
-        # What PyTorch says of them; NumPy would make arrays of objects.
-        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}: tensor() takes "
-                           "numbers, lists and arrays of them")
-    if hasattr(data, "__cuda_array_interface__"):
-        raise TypeError(f"tensor(): {type(data).__name__} is another library's memory of a card, "
-                        "which is taken by DLPack alone\n  mend: from_dlpack(data)")
-    if hasattr(data, "__array__") or hasattr(data, "__iter__"):
-        return np.asarray(data).tolist()
-    raise TypeError(f"tensor(): data of type {type(data).__name__} is no number, list or array")
-
-
-def _dtype_of(values: Any) -> DType:
-    if _is_empty(values):
-        return default_dtype()
-    kind = np.array(values).dtype.kind
-    if kind == "b":
-        return dtypes.bool_
-    if kind in "iu":
-        return dtypes.int64
-    if kind == "O":
-        return dtypes.int64
-    if kind == "f" and _are_integers(values):
-        # NumPy makes floats of integers that no integer dtype of its own holds together.
-        return dtypes.int64
-    default = default_dtype()
-    return default.to_complex() if kind == "c" else default
-
-
-def _are_integers(values: Any) -> bool:
-    if isinstance(values, list):
-        return all(_are_integers(each) for each in values)
-    return isinstance(values, (int, np.integer))
-
-
-def _is_empty(values: Any) -> bool:
-    while isinstance(values, list):
-        if not values:
-            return True
-        values = values[0]
-    return False
-
-
-def _cast_array(array: np.ndarray, dtype: DType) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        return array.astype(dtype.numpy)
-
-
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Any:
     """A tensor of the data, sharing its memory where that is possible."""
     dtype = dtype_of_argument("as_tensor", dtype)
@@ -421,20 +318,14 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Any:
 
 
 class Defaults:
-    """Where `tensor` finds the default device and dtype; set by `api.defaults`."""
+    """Where `tensor` finds the default device; set by `api.defaults`."""
 
     device: Any = staticmethod(lambda: None)
-    dtype: Any = staticmethod(lambda: dtypes.float32)
 
 
 def default_device() -> Device | None:
     """The thread's default device, or None."""
     return Defaults.device()
-
-
-def default_dtype() -> DType:
-    """The default float dtype."""
-    return Defaults.dtype()
 
 
 # -- copies between devices and dtypes ------------------------------------------------------------

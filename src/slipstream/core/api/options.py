@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from slipstream.core.dispatch.promotion import defaults
-from slipstream.core.kernels.cpu.machine import workers
+from slipstream.core.kernels.cpu.machine import THREADS_MOST, workers
 from slipstream.core.native.blas import blas
 from slipstream.core.vocab.dtypes import DType, spelled
 
@@ -19,7 +19,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(num: int) -> None:
-    """Let one op use so many threads on the CPU; no result depends on it.
+    """Let one op use so many threads on the CPU, at most 257; no result depends on it.
 
     Raises TypeError for what is no int, RuntimeError for less than one.
     """
@@ -27,8 +27,7 @@ def set_num_threads(num: int) -> None:
         raise TypeError(f"set_num_threads expects an int, but got {type(num).__name__}")
     if num < 1:
         raise RuntimeError("set_num_threads expects a positive integer")
-    workers.threads = num
-    blas.most = num
+    workers.threads = blas.most = min(num, THREADS_MOST)
 
 
 def get_num_interop_threads() -> int:

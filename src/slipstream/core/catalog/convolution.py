@@ -257,6 +257,10 @@ def _conv1d(self: Any, weight: Any, bias: Any, *window: Any) -> Any:
     if weight.spec.ndim != 3:
         raise RuntimeError("expected a 3-dimensional weight of shape (out channels, in channels / "
                            f"groups, length), but got {list(weight.spec.shape)}")
+    if bias is not None and bias.spec.shape != weight.spec.shape[:1]:
+        raise RuntimeError(f"Given weight of size {list(weight.spec.shape)}, expected bias to be "
+                           f"1-dimensional with {weight.spec.shape[0]} elements, but got bias of "
+                           f"size {list(bias.spec.shape)} instead")
     stride, padding, dilation, groups = window
     out = ops.conv2d.call((self.unsqueeze(-2), weight.unsqueeze(-2), bias,
                            _single(stride, "stride", 1), _single(padding, "padding", 0),

@@ -57,7 +57,7 @@ define(Entry(f"empty_strided_memory(int[] size, int[] stride, {PLACE})", CREATIO
 define(Entry("full_memory(int[] size, Number value, dtype dtype, device? device=None)", POINTWISE,
              formula=lambda value: value, shape=lambda call: ints(call["size"]),
              promotion=lambda call: (call["dtype"], call["dtype"]), method=False, path="",
-             doc="One value everywhere."))
+             stores=("value",), doc="One value everywhere."))
 
 
 def _grad(tensor: Any, requires_grad: bool) -> Any:
@@ -244,6 +244,8 @@ def _arange(start: Any, end: Any, step: Any, *options: Any) -> Any:
     count = _count(*values)
     if dtype.category == 1:
         values = [int(value) for value in values]
+        if not values[2]:
+            raise RuntimeError("step must be nonzero: arange() of integers cuts its fraction off")
     made = ops.range_of.call((count, values[0], values[2], dtype, None, device), None)
     return _grad(made, requires_grad)
 

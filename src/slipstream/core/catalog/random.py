@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
+
 from slipstream.core.catalog.creation import TAIL, pinning
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch import promotion
@@ -111,16 +113,28 @@ def in_place(signature: str, candidate: Candidate, doc: str, check: Any) -> None
 
 
 def _uniform_numbers(self: Any, low: Any, high: Any, generator: Any) -> tuple[Any, ...]:
+    dtype = self.spec.dtype.to_real()
+    most = float(ml_dtypes.finfo(dtype.numpy).max)
+    for word, value in (("from", low), ("to", high)):
+        if not -most <= value <= most:
+            raise RuntimeError(f"{word} is out of bounds for {dtype.name}: {value}")
     if low > high:
         raise RuntimeError("uniform_ expects to return a [from, to) range, but found "
                            f"from={low} > to={high}")
+    if high - low > most:
+        raise RuntimeError(f"uniform_ expects to - from <= {most}, the most that {dtype.name} "
+                           f"holds, but found from={low} and to={high}")
     return float(low), float(high)
 
 
 def _normal_numbers(self: Any, mean: Any, std: Any, generator: Any) -> tuple[Any, ...]:
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    _check_deviation(std)
     return float(mean), float(std)
+
+
+def _check_deviation(std: Any) -> None:
+    if not std >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
 
 
 def _exponential_numbers(self: Any, rate: Any, generator: Any) -> tuple[Any, ...]:
@@ -377,8 +391,7 @@ def _normal(mean: Any, std: Any, size: Any, *options: Any) -> Any:
         made = _made(size, dtype, device)
         ops.normal.call_inplace((made, mean, std), {"generator": generator})
         return made.requires_grad_(True) if requires_grad else made
-    if isinstance(std, TensorBase):
-        _check_std(std)
+    (_check_std if isinstance(std, TensorBase) else _check_deviation)(std)
     shape = broadcast_shapes(*[each.spec.shape for each in tensors])
     made = _made(shape, promotion.result_type(tensors), tensors[0].spec.device)
     ops.normal.call_inplace((made,), {"generator": generator})
@@ -388,9 +401,10 @@ def _normal(mean: Any, std: Any, size: Any, *options: Any) -> Any:
 def _check_std(std: Any) -> None:
     if std.spec.dtype.is_complex:
         raise RuntimeError("normal expects standard deviation to be non-complex")
-    if std.spec.numel and std.spec.device.type != "meta" and bool((std.detach() < 0).any()):
+    if std.spec.numel and std.spec.device.type != "meta" and not bool((std.detach() >= 0).all()):
         raise RuntimeError(f"normal expects all elements of std >= 0.0: {std.spec!r} has negative "
-                           "ones\n  mend: std.abs(), or softplus or exp of what it is made of")
+                           "ones or nan\n  mend: std.abs(), or softplus or exp of what it is "
+                           "made of")
 
 
 _OF = f"normal_of(any mean=0.0, any std=1.0, any size=None, *, {GENERATOR}, {TAIL})"
@@ -408,6 +422,8 @@ def _multinomial_check(call: Any) -> None:
                                        f"got: {spec.dtype.name}")
     if not 1 <= spec.ndim <= 2:
         raise call.error(RuntimeError, "prob_dist must be 1 or 2 dim")
+    if not spec.shape[-1]:
+        raise call.error(RuntimeError, "cannot sample from no categories")
     if count <= 0:
         raise call.error(RuntimeError, "cannot sample n_sample <= 0 samples")
     if not call["replacement"] and count > spec.shape[-1]:

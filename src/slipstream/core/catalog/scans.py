@@ -54,9 +54,10 @@ def check_dim(call: Any) -> None:
 
 
 def _summed(call: Any) -> Any:
-    """In place the operand's dtype; else integers and bools give int64."""
+    """In place the operand's dtype, or out's; else integers and bools give int64."""
     spec = call.spec("self")
-    dtype = call["dtype"] or (dtypes.int64 if spec.dtype.category < 2 else spec.dtype)
+    out = call.target.spec.dtype if call.form == 2 else None
+    dtype = call["dtype"] or out or (dtypes.int64 if spec.dtype.category < 2 else spec.dtype)
     if call.form == 1:
         dtype = spec.dtype
         if dtype is dtypes.bool_:

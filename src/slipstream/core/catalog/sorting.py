@@ -11,6 +11,7 @@ from slipstream.core.catalog import checks, reasons, results, samples
 from slipstream.core.catalog.masks import readable
 from slipstream.core.catalog.scans import check_dim
 from slipstream.core.catalog.table import define, ops
+from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import COMPOUND, INDEX, Entry
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.kernels.cpu import lines, sorting
@@ -299,13 +300,15 @@ define(Entry(
 
 
 def _searched(table: Any, values: Any, sorter: Any, right: bool, narrow: bool) -> Any:
-    number = not isinstance(values, TensorBase)
-    if number:
-        kind = dtypes.int64 if isinstance(values, int) else dtypes.float64
-        values = ops.full.call(((), values), {"dtype": kind, "device": table.spec.device})
+    # Compared in the dtype in which both would be added, as PyTorch does: 0.1 is then found again.
+    common = promotion.result_type((table, values))
+    if not isinstance(values, TensorBase):
         if table.spec.ndim != 1:
             raise RuntimeError("input value can be a scalar only when boundaries tensor dimension "
                                "is 1")
+        values = ops.full.call(((), values), {"dtype": common, "device": table.spec.device})
+    table, values = [each if each.spec.dtype is common else ops.cast.call((each, common), None)
+                     for each in (table, values)]
     return ops.places_in.call((table, values, sorter, right, narrow), None)
 
 
@@ -382,7 +385,7 @@ def _bincount(self: Any, weights: Any, minlength: int) -> Any:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
         weights = ops.ones_like.call((self,), {"dtype": dtypes.int64})
-    elif weights.spec.dtype.category < 2:
+    elif weights.spec.dtype not in (dtypes.float32, dtypes.float64):
         weights = ops.cast.call((weights, dtypes.float64), None)
     zeros = ops.new_zeros.call((weights, (max(high + 1, minlength),)), None)
     places = ops.cast.call((self, dtypes.int64), None)

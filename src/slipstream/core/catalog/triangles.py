@@ -11,6 +11,7 @@ from slipstream.core.catalog import reasons, samples
 from slipstream.core.catalog.creation import TAIL, creation
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.entry import COMPOUND, Entry
+from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.dispatch.promotion import defaults
 from slipstream.core.shapes.broadcast import broadcast_shapes
 from slipstream.core.shapes.views import normalize_dim
@@ -169,6 +170,8 @@ def _spaced(start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = _plain(start), _plain(end)
+    for value in (start, end)[:steps]:
+        check_fits(dtype or defaults.dtype, value)
     if dtype is not None and dtype.category == 1:
         start, end = int(start), int(end)
     wide = dtypes.complex128 if isinstance(start + end, complex) else dtypes.float64

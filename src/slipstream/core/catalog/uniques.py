@@ -100,6 +100,8 @@ def _consecutive(self: Any, return_inverse: bool, return_counts: bool, dim: Any)
             found[1] = ops.reshape.call((found[1], self.spec.shape), None)
         return _finish(tuple(found))
     dim = normalize_dim(dim, self.spec.ndim)
+    if not self.spec.numel:
+        _refuse_empty(self, dim)
     rows = ops.movedim.call((self, dim, 0), None)
     distinct, *rest = _summary(rows, None, return_inverse, return_counts)
     return _finish((ops.movedim.call((distinct, 0, dim), None), *rest))

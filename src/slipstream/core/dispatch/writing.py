@@ -194,6 +194,8 @@ def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
         return target
     if isinstance(result, tuple) and isinstance(target, (tuple, list)) and (
             len(result) == len(target)):
+        if form == OUT:
+            _check_each_apart(op, values, target)
         for part, place in zip(result, target, strict=True):
             deliver(op, values, part, place, form)
         return type(result)(*target) if hasattr(result, "_fields") else tuple(target)
@@ -217,6 +219,17 @@ def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
         restate_devices(failure, op.name, _with(op, values, target))
         raise
     return target
+
+
+def _check_each_apart(op: Any, values: Any, targets: Any) -> None:
+    """Raise where two results would be written to one place."""
+    found = [target for target in targets if isinstance(target, TensorBase) and target.spec.numel]
+    for place, target in enumerate(found):
+        for other in found[:place]:
+            if target is other or _is_same(other, target) or _clashes(other, target):
+                raise _refusal(op, _with(op, values, targets), RuntimeError,
+                               "unsupported operation: two of the written-to tensors refer to a "
+                               "single memory location", "give each result memory of its own")
 
 
 def _is_same(source: TensorBase, target: TensorBase) -> bool:

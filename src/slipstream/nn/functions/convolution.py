@@ -85,6 +85,10 @@ def conv3d(input: ss.Tensor, weight: ss.Tensor, bias: ss.Tensor | None = None, s
         edges, flat = (given[0], given[0]), given[1:]
     if bias is not None and not isinstance(bias, ss.Tensor):
         raise TypeError(f"conv3d(): argument 'bias' must be Tensor, not {type(bias).__name__}")
+    if bias is not None and tuple(bias.shape) != tuple(weight.shape[:1]):
+        raise RuntimeError(f"Given weight of size {list(weight.shape)}, expected bias to be "
+                           f"1-dimensional with {weight.shape[0]} elements, but got bias of size "
+                           f"{list(bias.shape)} instead")
     if bias is not None and bias.dtype is not volumes.dtype:
         raise RuntimeError(f"Input type ({volumes.dtype.name}) and bias type ({bias.dtype.name}) "
                            "should be the same")

@@ -6,10 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import slipstream as ss
 from slipstream.core.api.autocasting import autocast_as
 from slipstream.nn.functions.widening import in_float32, in_layout_of
 
+Array = np.ndarray
+# More elements of an image than this are worth a look at the memory there is.
+LISTED = 1 << 20
 LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
 
@@ -23,8 +28,8 @@ def pad_indices(size: int, before: int, after: int, mode: str) -> list[int]:
     if max(before, after) > widest or (size == 0 and before + after):
         raise RuntimeError(f"{mode} padding ({before}, {after}) is too wide for a dim of "
                            f"size {size}")
-    if size + before + after < 0:
-        raise RuntimeError(f"padding ({before}, {after}) takes more than a dim of size {size} has")
+    if size + before + after < (mode != "circular"):
+        raise RuntimeError(f"padding ({before}, {after}) leaves nothing of a dim of size {size}")
     places = range(-before, size + after)
     if mode == "circular":
         return [place % size for place in places]
@@ -47,6 +52,9 @@ def _constant(input: ss.Tensor, pad: Sequence[int], value: Any) -> ss.Tensor:
         if shape[dim] < 0:
             raise RuntimeError(f"The input size {input.shape[dim]}, plus negative padding {before} "
                                f"and {after} resulted in a negative output size")
+        if min(before, 0) + min(after, 0) < -input.shape[dim]:
+            raise RuntimeError(f"padding ({before}, {after}) takes away more than the "
+                               f"{input.shape[dim]} places of dimension {dim}")
         outer[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
         inner[dim] = slice(max(-before, 0), input.shape[dim] - max(-after, 0))
     output = input.new_full(tuple(shape), 0 if value is None else value)
@@ -149,11 +157,18 @@ def interpolate(input: ss.Tensor, size: Any = None, scale_factor: Any = None,
     if min(sizes, default=1) < 1 or 0 in input.shape[2:]:
         raise RuntimeError("Input and output sizes should be greater than 0, but got input "
                            f"{list(input.shape[2:])} output {sizes}")
+    _reserve(input, sizes)
     if mode == "area":
         return getattr(ss.nn.functional, f"adaptive_avg_pool{rank}d")(input, sizes)
     if recompute_scale_factor:
         scales = [None] * rank
     return _at_sizes(input, sizes, scales, (mode, bool(align_corners)))
+
+
+def _reserve(input: ss.Tensor, sizes: list[int]) -> None:
+    """Raise what making the result would, before places are listed for each of its elements."""
+    if math.prod(sizes) > LISTED:
+        input.new_empty((*input.shape[:2], *sizes))
 
 
 @autocast_as(cpu="asleep", cuda="float32")
@@ -174,51 +189,45 @@ def _resampled(input: ss.Tensor, dim: int, target: tuple[int, float | None],
     if mode.startswith("nearest"):
         step = size / count if scale is None else 1.0 / scale
         offset = 0.5 if mode == "nearest-exact" else 0.0
-        places = [min(math.floor((place + offset) * step), size - 1) for place in range(count)]
+        places = np.minimum(_whole((np.arange(count) + offset) * step), size - 1)
         return input.index_select(dim, ss.tensor(places, device=input.device))
     if align_corners:
         step = (size - 1) / (count - 1) if count > 1 else 0.0
-        points = [place * step for place in range(count)]
+        points = np.arange(count) * step
     else:
         step = size / count if scale is None else 1.0 / scale
-        points = [(place + 0.5) * step - 0.5 for place in range(count)]
+        points = (np.arange(count) + 0.5) * step - 0.5
     taps = _cubic_taps(points, size) if mode == "bicubic" else _linear_taps(points, size)
     return _weighted(input, dim, taps)
 
 
-def _linear_taps(points: list[float], size: int) -> list[tuple[list[int], list[float]]]:
+def _whole(points: Array) -> Array:
+    return np.floor(points).astype(np.int64)
+
+
+def _linear_taps(points: Array, size: int) -> list[tuple[Array, Array]]:
     """For the neighbours below and above: places and weights."""
-    low, high, shares = [], [], []
-    for point in points:
-        at = max(point, 0.0)
-        first = min(math.floor(at), size - 1)
-        low.append(first)
-        high.append(min(first + 1, size - 1))
-        shares.append(at - first)
-    return [(low, [1 - share for share in shares]), (high, shares)]
+    points = np.maximum(points, 0.0)
+    low = np.minimum(_whole(points), size - 1)
+    shares = points - low
+    return [(low, 1 - shares), (np.minimum(low + 1, size - 1), shares)]
 
 
-def _cubic(distance: float, a: float = -0.75) -> float:
+def _cubic(distance: Array, a: float = -0.75) -> Array:
     """The cubic convolution kernel."""
-    x = abs(distance)
-    if x <= 1:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    x = np.abs(distance)
+    return np.where(x <= 1, ((a + 2) * x - (a + 3)) * x * x + 1,
+                    ((a * x - 5 * a) * x + 8 * a) * x - 4 * a)
 
 
-def _cubic_taps(points: list[float], size: int) -> list[tuple[list[int], list[float]]]:
+def _cubic_taps(points: Array, size: int) -> list[tuple[Array, Array]]:
     """For each of four neighbours: places and weights."""
-    taps = []
-    for move in (-1, 0, 1, 2):
-        bases = [math.floor(point) for point in points]
-        places = [min(max(base + move, 0), size - 1) for base in bases]
-        weights = [_cubic(point - base - move) for point, base in zip(points, bases, strict=True)]
-        taps.append((places, weights))
-    return taps
+    bases = _whole(points)
+    return [(np.clip(bases + move, 0, size - 1), _cubic(points - bases - move))
+            for move in (-1, 0, 1, 2)]
 
 
-def _weighted(input: ss.Tensor, dim: int,
-              taps: list[tuple[list[int], list[float]]]) -> ss.Tensor:
+def _weighted(input: ss.Tensor, dim: int, taps: list[tuple[Array, Array]]) -> ss.Tensor:
     total = None
     for places, weights in taps:
         picked = input.index_select(dim, ss.tensor(places, device=input.device))

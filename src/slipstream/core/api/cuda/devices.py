@@ -52,12 +52,20 @@ def index_of(device: Any) -> int:
     return found.index or 0
 
 
+def _is_negative(device: Any) -> bool:
+    return isinstance(device, int) and device < 0
+
+
 def existing(device: Any) -> int:
-    """The card that an argument ``device`` means; RuntimeError where there is none such.
+    """The card that an argument ``device`` means; RuntimeError where there is none such, as of a
+    negative number, which means the current card for scopes and streams alone.
 
     Where there is no card at all, nothing was done on the one that is current.
     """
-    index, count = index_of(device), device_count()
+    count = device_count()
+    if _is_negative(device):
+        raise RuntimeError(f"Invalid device argument {device}: there are {count} CUDA devices")
+    index = index_of(device)
     if index >= max(count, 1):
         raise RuntimeError(f"invalid device cuda:{index}: there are {count} CUDA devices")
     return index
@@ -101,7 +109,7 @@ class device_of(device):  # noqa: N801
 
 def get_device_properties(device: Any = None) -> DeviceProperties:
     """What a card offers: name, total_memory, major, minor, multi_processor_count and more."""
-    index = index_of(device)
+    index = device if _is_negative(device) else index_of(device)
     if not 0 <= index < device_count():
         raise AssertionError(f"Invalid device id {index}: there are {device_count()}")
     return drivers.current().properties(index)
@@ -120,6 +128,9 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     """Whether kernels of one card can read another's memory."""
+    for word, given in (("", device), ("peer ", peer_device)):
+        if _is_negative(given):
+            raise AssertionError(f"Invalid {word}device id {given}: there are {device_count()}")
     return drivers.current().can_access_peer(existing(device), existing(peer_device))
 
 

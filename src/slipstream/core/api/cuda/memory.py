@@ -30,15 +30,13 @@ WITHOUT_EFFECT = (
 
 def known(device: Any) -> Any:
     """The allocator of a card, or None where nothing was done on it yet."""
-    found = backends.get(Device("cuda", index_of(device)))
-    if found is None:
-        existing(device)
+    found = backends.get(Device("cuda", existing(device)))
     return None if found is None else found.memory
 
 
 def allocator(device: Any) -> Any:
     """The allocator of a card."""
-    return backend(device).memory
+    return backend(existing(device)).memory
 
 
 def all_allocators() -> list[Any]:

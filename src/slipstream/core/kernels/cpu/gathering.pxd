@@ -369,7 +369,8 @@ cdef extern from *:
         const int64_t *shape = plan + SLIP_HEAD;
         slip_parted work = {plan, at, SLIP_HEAD + 3 * ndim + count * (SLIP_STRIDES + ndim), 0, 1,
                             checks, {0}};
-        int64_t parts = 4 * threads < SLIP_PARTS ? 4 * threads : SLIP_PARTS;
+        int64_t parts = 4 * (int64_t)threads;
+        if (parts > SLIP_PARTS) parts = SLIP_PARTS;
         if (threads <= 1 || shape[0] < 2 || work.words > SLIP_WORDS || count > SLIP_FEW
                 || (!checks && shape[ndim] == 0))
             return checks ? slip_check(packed, at) : slip_gather(packed, at);

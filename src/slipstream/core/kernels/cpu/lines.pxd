@@ -467,7 +467,8 @@ cdef extern from *:
             task(&work, 0);
             return work.failed;
         }
-        work.each = (lines + 4 * threads - 1) / (4 * threads);
+        const int64_t parts = 4 * (int64_t)threads;
+        work.each = (lines + parts - 1) / parts;
         /* Whole bundles, so that no vector is cut. */
         if (way < SLIP_SORT && work.each > SLIP_BUNDLE)
             work.each = (work.each + SLIP_BUNDLE - 1) / SLIP_BUNDLE * SLIP_BUNDLE;

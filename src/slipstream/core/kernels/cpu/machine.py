@@ -27,6 +27,8 @@ from slipstream.core.kernels.cpu.lowering import Lowered
 from slipstream.core.vocab.programs import COMPUTE_CLASSES, ROW, Program
 
 Shape = tuple[int, ...]
+# As many as the pool has in all: THREADS_MOST in pool.c, and the caller's own.
+THREADS_MOST = 257
 # Below this many elements letting go of the GIL costs more than it gives.
 HELD: cython.longlong = 32768
 WORDS: cython.int = 256

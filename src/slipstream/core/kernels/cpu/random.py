@@ -84,30 +84,40 @@ class MultinomialKernel(Kernel):
 
     def run(self, plan: Plan, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         """Inverse of the cumulated weights, or the order of exponential clocks."""
-        out, weights = tensor_array(operands[0]), tensor_array(operands[1]).astype(np.float64)
-        rows = weights.reshape(-1, weights.shape[-1])
+        out, weights = tensor_array(operands[0]), tensor_array(operands[1])
+        # Only float64 has weights by which a clock's time leaves the range of its dtype.
+        scaled = weights.dtype == np.float64
+        rows = weights.astype(np.float64).reshape(-1, weights.shape[-1])
         if not np.all(np.isfinite(rows) & (rows >= 0)):
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        if not np.all(rows.sum(axis=1) > 0):
+        if not np.all((rows > 0).any(axis=1)):
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-        draw = _with_replacement if self.replacement else _without_replacement
-        out[...] = draw(rows, out.shape[-1], numbers[:2]).reshape(out.shape)
+        with np.errstate(all="ignore"):
+            found = _with_replacement(rows, out.shape[-1], numbers[:2]) if self.replacement else (
+                _without_replacement(rows, out.shape[-1], numbers[:2], scaled))
+        out[...] = found.reshape(out.shape)
 
 
 def _with_replacement(rows: Any, count: int, stream: Any) -> Any:
     units = philox_arrays.uniform(len(rows) * count, np.dtype(np.float64), stream, 0.0, 1.0)
     sums = np.cumsum(rows, axis=1)
-    found = [np.searchsorted(row, unit * row[-1], side="right")
+    if not np.all(np.isfinite(sums[:, -1])):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities is not finite)")
+    # A share that is rounded up to the sum itself falls to the first class that reaches it.
+    found = [np.minimum(np.searchsorted(row, unit * row[-1], side="right"),
+                        np.searchsorted(row, row[-1]))
              for row, unit in zip(sums, units.reshape(len(rows), count), strict=True)]
     return np.array(found, np.int64)
 
 
-def _without_replacement(rows: Any, count: int, stream: Any) -> Any:
+def _without_replacement(rows: Any, count: int, stream: Any, scaled: bool) -> Any:
     if np.any((rows > 0).sum(axis=1) < count):
         raise RuntimeError("invalid multinomial distribution (with replacement=False, not enough "
                            "non-negative category to sample)")
     clocks = philox_arrays.exponential(rows.size, np.dtype(np.float64), stream, 1.0)
     # Of clocks with rates w, each is the first to ring with probability w / sum of w.
-    with np.errstate(divide="ignore"):
-        times = clocks.reshape(rows.shape) / rows
+    rates = rows / rows.max(axis=1, keepdims=True) if scaled else rows
+    times = np.minimum(clocks.reshape(rows.shape) / rates, np.finfo(np.float64).max)
+    # However late the others ring, a class of weight 0 does after them.
+    times = np.where(rows > 0, times, np.inf)
     return np.argsort(times, axis=1, kind="stable")[:, :count]

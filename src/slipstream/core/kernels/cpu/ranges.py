@@ -40,5 +40,7 @@ class RangeKernel(Kernel):
             if code in STORED and code != STORED[0] and isinstance(start + step, float):
                 slip_real_range(code, at, spec.numel, start, step)
                 return
-        values = start + step * np.arange(spec.numel)
-        tensor_array(out)[...] = values.astype(spec.dtype.numpy)
+        # What is out of the dtype's range becomes infinite, without a word.
+        with np.errstate(all="ignore"):
+            values = start + step * np.arange(spec.numel)
+            tensor_array(out)[...] = values.astype(spec.dtype.numpy)

@@ -106,11 +106,24 @@ def searchsorted(outputs: list[Any], inputs: list[Any], numbers: tuple[Any, ...]
     table, values = comparable(table), comparable(values)
     if len(inputs) > 2:
         table = np.take_along_axis(table, inputs[2], -1)
-    common = np.result_type(table, values)
-    table, values = table.astype(common, copy=False), values.astype(common, copy=False)
     if shared:
-        out[...] = np.searchsorted(table, values, side)
+        out[...] = found_places(table, values, side)
         return
     lead = table.shape[:-1]
     for place in np.ndindex(lead):
-        out[place] = np.searchsorted(table[place], values[place], side)
+        out[place] = found_places(table[place], values[place], side)
+
+
+def found_places(row: np.ndarray, values: np.ndarray, side: Any) -> Any:
+    """NumPy's places; where there is nan, those of a bisection to which nan is no bound."""
+    if row.dtype.kind != "f" or not (np.isnan(row).any() or np.isnan(values).any()):
+        return np.searchsorted(row, values, side)
+    low = np.zeros(values.shape, np.int64)
+    high = np.full(values.shape, len(row), np.int64)
+    for _ in range(len(row).bit_length()):
+        middle, open_ = (low + high) // 2, low < high
+        found = row[np.minimum(middle, len(row) - 1)]
+        ahead = ~(found > values) if side == "right" else ~(found >= values)
+        low = np.where(open_ & ahead, middle + 1, low)
+        high = np.where(open_ & ~ahead, middle, high)
+    return low

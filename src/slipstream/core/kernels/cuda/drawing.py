@@ -228,8 +228,9 @@ extern "C" __global__ void slip_weight_sums(double* sums, const item_t* weights,
         sum = c ? sum + weight : weight;
         sums[r * rows.classes + c] = sum;
     }
-    if (!good || !(sum > 0)) {
-        slip_index_error(rows.slot, rows.tag, r, good ? -2 : -1, rows.classes);
+    if (!good || !(sum > 0) || isinf(sum)) {
+        const int fault = !good ? -1 : sum > 0 ? -4 : -2;
+        slip_index_error(rows.slot, rows.tag, r, fault, rows.classes);
     }
 }
 """
@@ -249,10 +250,11 @@ extern "C" __global__ void slip_pick(int64_t* out, const double* sums, uint64_t 
         while (low < high) {
             const int64_t middle = (low + high) / 2;
             const double sum = sums[r * rows.classes + middle];
-            if (sum <= share) low = middle + 1;
+            // A share that is rounded up to the sum falls to the first class that reaches it.
+            if (share < total ? sum <= share : sum < total) low = middle + 1;
             else high = middle;
         }
-        out[r * rows.out_row + c * rows.out_column] = low < rows.classes ? low : rows.classes - 1;
+        out[r * rows.out_row + c * rows.out_column] = low < rows.classes ? low : 0;
     }
 }
 """
@@ -270,8 +272,20 @@ extern "C" __global__ void slip_clocks(double* times, const item_t* weights, uin
         const double weight = WIDENED(given);
         const bool good = weight >= 0 && isfinite(weight);
         if (!good) slip_index_error(rows.slot, rows.tag, r, -1, rows.classes);
-        const double time = slip_clock53(four.word + 2 * e) * -1.0;
-        times[place] = good ? time / weight : (double)INFINITY;
+        double rate = weight;
+#if SCALED
+        double most = 0;
+        for (int64_t k = 0; k < rows.classes; k++) {
+            const item_t other = weights[r * rows.row + k * rows.column];
+            const double compared = WIDENED(other);
+            most = compared > most ? compared : most;
+        }
+        rate /= most;
+#endif
+        const double time = slip_clock53(four.word + 2 * e) * -1.0 / rate;
+        // However late the others ring, a class of weight 0 does after them.
+        times[place] = !(good && weight > 0) ? (double)INFINITY
+            : isinf(time) ? 1.7976931348623157e308 : time;
     }
 }
 """

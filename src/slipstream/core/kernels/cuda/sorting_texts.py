@@ -295,8 +295,6 @@ struct slip_walk {
     int64_t numel, slot, tag, size, step, sorter_step;
     int64_t shape[RANK], divider[RANK], strides[COUNT][RANK];
 };
-// nan is the largest.
-SLIP_DEVICE bool slip_below(wide_t a, wide_t b) { return a < b || (b != b && a == a); }
 extern "C" __global__ void slip_search(result_t* out, const table_t* table,
                                        const value_t* values SORTER, const slip_walk walk) {
     const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -326,7 +324,8 @@ extern "C" __global__ void slip_search(result_t* out, const table_t* table,
 #endif
         const table_t other = table[row + place * walk.step];
         const wide_t found = TABLE(other);
-        if (RIGHT ? !slip_below(value, found) : slip_below(found, value)) low = middle + 1;
+        // nan is no bound: it is not above the value, nor the value's equal.
+        if (RIGHT ? !(found > value) : !(found >= value)) low = middle + 1;
         else high = middle;
     }
     out[to] = (result_t)low;
