@@ -86,7 +86,7 @@ class MultinomialKernel(Kernel):
         """Inverse of the cumulated weights, or the order of exponential clocks."""
         out, weights = tensor_array(operands[0]), tensor_array(operands[1])
         # Only float64 has weights by which a clock's time leaves the range of its dtype.
-        scaled = weights.dtype == np.float64
+        wide = weights.dtype == np.float64
         rows = weights.astype(np.float64).reshape(-1, weights.shape[-1])
         if not np.all(np.isfinite(rows) & (rows >= 0)):
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
@@ -94,7 +94,7 @@ class MultinomialKernel(Kernel):
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         with np.errstate(all="ignore"):
             found = _with_replacement(rows, out.shape[-1], numbers[:2]) if self.replacement else (
-                _without_replacement(rows, out.shape[-1], numbers[:2], scaled))
+                _without_replacement(rows, out.shape[-1], numbers[:2], wide))
         out[...] = found.reshape(out.shape)
 
 
@@ -110,14 +110,14 @@ def _with_replacement(rows: Any, count: int, stream: Any) -> Any:
     return np.array(found, np.int64)
 
 
-def _without_replacement(rows: Any, count: int, stream: Any, scaled: bool) -> Any:
+def _without_replacement(rows: Any, count: int, stream: Any, wide: bool) -> Any:
     if np.any((rows > 0).sum(axis=1) < count):
         raise RuntimeError("invalid multinomial distribution (with replacement=False, not enough "
                            "non-negative category to sample)")
     clocks = philox_arrays.exponential(rows.size, np.dtype(np.float64), stream, 1.0)
     # Of clocks with rates w, each is the first to ring with probability w / sum of w.
-    rates = rows / rows.max(axis=1, keepdims=True) if scaled else rows
-    times = np.minimum(clocks.reshape(rows.shape) / rates, np.finfo(np.float64).max)
-    # However late the others ring, a class of weight 0 does after them.
+    clocks = clocks.reshape(rows.shape)
+    # The order of times is that of their logarithms, which stay in range.
+    times = np.log(clocks) - np.log(rows) if wide else clocks / rows
     times = np.where(rows > 0, times, np.inf)
     return np.argsort(times, axis=1, kind="stable")[:, :count]

@@ -272,20 +272,13 @@ extern "C" __global__ void slip_clocks(double* times, const item_t* weights, uin
         const double weight = WIDENED(given);
         const bool good = weight >= 0 && isfinite(weight);
         if (!good) slip_index_error(rows.slot, rows.tag, r, -1, rows.classes);
-        double rate = weight;
-#if SCALED
-        double most = 0;
-        for (int64_t k = 0; k < rows.classes; k++) {
-            const item_t other = weights[r * rows.row + k * rows.column];
-            const double compared = WIDENED(other);
-            most = compared > most ? compared : most;
-        }
-        rate /= most;
+        const double clock = slip_clock53(four.word + 2 * e) * -1.0;
+#if LOGARITHMS
+        const double time = log(clock) - log(weight);
+#else
+        const double time = clock / weight;
 #endif
-        const double time = slip_clock53(four.word + 2 * e) * -1.0 / rate;
-        // However late the others ring, a class of weight 0 does after them.
-        times[place] = !(good && weight > 0) ? (double)INFINITY
-            : isinf(time) ? 1.7976931348623157e308 : time;
+        times[place] = good && weight > 0 ? time : (double)INFINITY;
     }
 }
 """

@@ -285,10 +285,11 @@ def multinomial(plan: Any, call: Any) -> Kernel:
     widened = elements.converted("f64", spec.dtype.compute, elements.widened(spec.dtype, "given"))
     head = (f"typedef {elements.STORED[spec.dtype.name]} item_t;\n"
             f"#define WIDENED(given) ({widened})\n")
-    # Only float64 has weights by which a clock's time leaves the range of its dtype.
-    scaled = f"#define SCALED {int(spec.dtype is dtypes.float64)}\n"
+    # Only float64 has weights by which a clock's time leaves the range of its dtype: the order of
+    # times is that of their logarithms.
+    kind = f"#define LOGARITHMS {int(spec.dtype is dtypes.float64)}\n"
     first = KernelCode("slip_weight_sums" if again else "slip_clocks",
-                       head + GENERAL + (SUMS if again else scaled + CLOCKS), faults=WEIGHT_FAULTS)
+                       head + GENERAL + (SUMS if again else kind + CLOCKS), faults=WEIGHT_FAULTS)
     second = KernelCode("slip_pick" if again else "slip_first_clocks",
                         head + GENERAL + (PICK if again else FINISH), faults=WEIGHT_FAULTS)
     steps = [spec.strides[0] if spec.ndim > 1 else 0, spec.strides[-1],
