@@ -54,10 +54,13 @@ def check_dim(call: Any) -> None:
 
 
 def _summed(call: Any) -> Any:
-    """In place the operand's dtype, or out's; else integers and bools give int64."""
+    """In place the operand's dtype; else integers and bools give int64, or what ``out`` holds."""
     spec = call.spec("self")
-    out = call.target.spec.dtype if call.form == 2 else None
-    dtype = call["dtype"] or out or (dtypes.int64 if spec.dtype.category < 2 else spec.dtype)
+    dtype = call["dtype"] or (dtypes.int64 if spec.dtype.category < 2 else spec.dtype)
+    if call.form == 2 and call["dtype"] is None:
+        # An out of a lower kind is refused, as of every op.
+        own = call.target.spec.dtype
+        dtype = own if own.category >= dtype.category else dtype
     if call.form == 1:
         dtype = spec.dtype
         if dtype is dtypes.bool_:

@@ -23,6 +23,7 @@ def test_running_sums_in_the_dtype_of_out(own: Any, out: Any) -> None:
     for op, wanted in ((ss.cumsum, [1, 2, 3]), (ss.cumprod, [1, 1, 1])):
         found = op(x, 0, out=ss.empty(3, dtype=out))
         assert (found.dtype, found.tolist()) == (out, wanted)
+    refused(lambda: ss.cumsum(ss.ones(3), 0, out=ss.empty(3, dtype=ss.int64)), "dtype")
     refused(lambda: ss.cumsum(x, 0, dtype=ss.float64, out=ss.empty(3, dtype=ss.int64)), "dtype")
 
 
