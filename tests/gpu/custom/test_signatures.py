@@ -163,8 +163,8 @@ def test_what_only_the_compiler_decides_is_refused() -> None:
         of_parameter("T* x", before)
     assert of_parameter("int* x", before).element.dtypes == (ss.int32,)
     with pytest.raises(SourceError, match="two kernels f whose parameters differ"):
-        Reader("#if X > 1\n__global__ void f(float* x) {}\n#else\n__global__ void f(double* x) {}\n"
-               "#endif").kernels()
+        Reader("#if __CUDA_ARCH__ > 1\n__global__ void f(float* x) {}\n#else\n"
+               "__global__ void f(double* x) {}\n#endif").kernels()
 
 
 def test_code_that_is_left_out_has_no_kernels() -> None:
@@ -177,3 +177,37 @@ def test_code_that_is_left_out_has_no_kernels() -> None:
 def test_bounds_that_are_no_number_say_nothing(bound: str, threads: int) -> None:
     assert only(f"#define N 256\n__global__ void __launch_bounds__({bound}) f(float* x) {{}}"
                 ).threads == threads
+
+
+SPELLED = [
+    ("#define T\tfloat", (), ss.float32), ("#define\tT\tfloat", (), ss.float32),
+    ("#ifdef __CUDACC__\n#define R __restrict__\n#else\n#define R\n#endif\n#define T float* R",
+     (), ss.float32),
+    ("#define WIDE 0\n#if WIDE\n#define T double\n#else\n#define T float\n#endif", (), ss.float32),
+    ("#if WIDE\n#define T double\n#else\n#define T float\n#endif", ("-DWIDE=1",), ss.float64),
+    ("#if WIDE\n#define T double\n#else\n#define T float\n#endif", ("-DWIDE",), ss.float64),
+    ("#if BITS == 64\n#define T double\n#else\n#define T float\n#endif", ("-DBITS=64",),
+     ss.float64),
+    ("#if(defined(A) && !defined(B))\n#define T double\n#else\n#define T float\n#endif", ("-DA",),
+     ss.float64),
+    ("#if WIDE\ntypedef double T;\n#else\ntypedef float T;\n#endif", ("-DWIDE=1",), ss.float64),
+    ("#define F(x) (x)\n#define T \\\n  float", (), ss.float32),
+]
+
+
+@pytest.mark.parametrize(("before", "options", "dtype"), SPELLED)
+def test_conditions_as_people_write_them(before: str, options: tuple[str, ...],
+                                         dtype: object) -> None:
+    pointer = "" if "T float*" in before else "*"
+    assert of_parameter(f"T{pointer} x", before, *options).element.dtypes == (dtype,)
+
+
+def test_what_a_header_may_define_is_not_guessed() -> None:
+    with pytest.raises(SourceError, match="only the compiler can decide"):
+        of_parameter("T* x", '#include "cfg.h"\n#ifdef WIDE\n#define T double\n#else\n'
+                     "#define T float\n#endif")
+
+
+def test_a_macro_of_several_parameters_is_refused() -> None:
+    with pytest.raises(SourceError, match="a macro of several parameters"):
+        Reader("#define ALL float* x, int n\n__global__ void f(ALL) {}").kernels()

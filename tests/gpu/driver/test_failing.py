@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slipstream.core.native.driver import CompileError, Driver, DriverError, Told
+from slipstream.core.native.driver import CompileError, Driver, DriverError, StreamCalls, Told
 from slipstream.core.native.simulated import SimulatedDriver, images, kernels, toolchain
 from slipstream.core.native.simulated.calls import FAILURES
 from slipstream.core.vocab.settings import SimulatedCard, parse_bytes, parse_card
@@ -59,6 +59,7 @@ class Everything:
         go("wait_event", event)
         go("elapsed", event, event)
         go("query_stream", stream)
+        go("stream_number", stream)
         go("matmul_stand_in", stream, lambda: None)
         go("begin_capture", stream)
         captured = go("end_capture", stream)
@@ -109,7 +110,7 @@ CALLS = calls()
 
 
 def test_the_list_is_whole():
-    members = {**vars(Told), **vars(Driver)}
+    members = {**vars(Told), **vars(StreamCalls), **vars(Driver)}
     abstract = {name for name, member in members.items()
                 if callable(member) and not name.startswith("_")}
     told = {"handed_out", "taken_back", "host_touch", "statistics", "status_name", "version",

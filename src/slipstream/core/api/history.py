@@ -149,10 +149,7 @@ def set_(self: Any, source: Any) -> Any:
     if not isinstance(source, TensorBase):
         raise TypeError(f"set_(): argument 'source' must be Tensor, not "
                         f"{source.__class__.__name__}")
-    before: int = self.storage.version
     take_over(self, source)
-    # Whoever saved this tensor for backward finds it changed.
-    self.storage.version = max(self.storage.version, before + 1)
     return self
 
 

@@ -302,11 +302,17 @@ define(Entry(
 def _searched(table: Any, values: Any, sorter: Any, right: bool, narrow: bool) -> Any:
     # Compared in the dtype in which both would be added, as PyTorch does: 0.1 is then found again.
     common = promotion.result_type((table, values))
+    if common.category == 1:
+        # None is wrapped: integers are compared as they are.
+        common = dtypes.promote(table.spec.dtype, values.spec.dtype if isinstance(
+            values, TensorBase) else dtypes.int64)
     if not isinstance(values, TensorBase):
         if table.spec.ndim != 1:
             raise RuntimeError("input value can be a scalar only when boundaries tensor dimension "
                                "is 1")
-        values = ops.full.call(((), values), {"dtype": common, "device": table.spec.device})
+        # Cast below: what a half cannot hold is infinite.
+        kind = common if common.category == 1 else dtypes.float64
+        values = ops.full.call(((), values), {"dtype": kind, "device": table.spec.device})
     table, values = [each if each.spec.dtype is common else ops.cast.call((each, common), None)
                      for each in (table, values)]
     return ops.places_in.call((table, values, sorter, right, narrow), None)

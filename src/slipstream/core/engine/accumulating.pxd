@@ -1,10 +1,11 @@
 from slipstream.core.engine.tape cimport Tape
 from slipstream.core.engine.views cimport Operations
-from slipstream.core.vocab.modes cimport ModeState
+from slipstream.core.vocab.modes cimport ModeState, ModeTable
 from slipstream.core.vocab.records cimport GradRecord, Spec, Storage, TensorBase
 
 cdef Operations operations
 cdef Tape tape
+cdef ModeTable modes
 
 cdef extern from *:
     """
@@ -14,6 +15,7 @@ cdef extern from *:
 
 cdef class Accumulator:
     cdef public ModeState adder
+    cdef public bint forking
     cdef public object turn, strided
     cdef public Py_ssize_t lone
     cdef bint claim(self, ModeState state) except -1

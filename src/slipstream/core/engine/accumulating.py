@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from time import sleep
@@ -18,10 +19,15 @@ from slipstream.core.engine.tape import Tape, tape
 from slipstream.core.engine.views import Operations, operations
 from slipstream.core.shapes.strides import contiguous_strides, is_dense_non_overlapping
 from slipstream.core.vocab.devices import CPU
-from slipstream.core.vocab.modes import ModeState
+from slipstream.core.vocab.modes import ModeState, ModeTable, modes
 from slipstream.core.vocab.records import GradRecord, Spec, Storage, TensorBase
 
-__all__ = ["Accumulator", "ModeState", "Operations", "Tape", "accumulator"]
+__all__ = ["Accumulator", "ModeState", "ModeTable", "Operations", "Tape", "accumulator"]
+
+
+# So often a thread looks at once whether it is its turn, and then so many seconds later each time.
+AT_ONCE = 100
+ASLEEP = 5e-5
 
 
 class Accumulator:
@@ -35,6 +41,7 @@ class Accumulator:
     """
 
     adder: ModeState | None
+    forking: bool
     turn: Any
     lone: int
     strided: Any
@@ -43,6 +50,11 @@ class Accumulator:
         self.adder = None
         self.turn = threading.RLock()
         self.strided = None
+        self.forking = False
+        if hasattr(os, "register_at_fork"):
+            # A child has no thread that could end another one's turn.
+            os.register_at_fork(before=self.before_fork, after_in_parent=self.after_fork,
+                                after_in_child=self.after_fork)
         self.lone = 0
         self.lone = self.holders(_probe())
 
@@ -53,10 +65,22 @@ class Accumulator:
             return True
         if self.adder is state:
             return False
+        tries: cython.int = 0
         while self.adder is not None:
-            sleep(0)
+            # An add is over soon, or takes long enough to wait for it asleep.
+            tries += 1
+            sleep(0 if tries < AT_ONCE else ASLEEP)
         self.adder = state
         return True
+
+    def before_fork(self) -> None:
+        """Have the turn while the process forks."""
+        self.forking = self.claim(modes.current())
+
+    def after_fork(self) -> None:
+        """Let it go, in the parent and in the child."""
+        if self.forking:
+            self.leave()
 
     def leave(self) -> None:
         """Let the next thread have the turn."""

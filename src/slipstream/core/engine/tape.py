@@ -220,6 +220,11 @@ class Tape:
             record.edges = ()
             record.outputs = (tensor.spec,)
             record.sequence = ACCUMULATOR_SEQUENCE
+        elif record.rule is accumulate:
+            known: tuple = record.outputs
+            if known[0] is not tensor.spec:
+                # Its gradients are laid out as it is by now.
+                record.outputs = (tensor.spec,)
         return record
 
     def _save(self, value: Any) -> Any:

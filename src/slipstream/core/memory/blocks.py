@@ -305,27 +305,18 @@ class Allocator(Memory):
         return address
 
     def adopt_slab(self, slab: Slab, nbytes: int) -> int:
-        """Take in a new slab, and a block of it at once, before another thread does.
-
-        Taken in first, as Ctrl-C may come where frees are settled.
-        """
-        self.shelf(nbytes).add(slab)
-        self.settle()
+        """Take in a new slab, and a block of it at once, before another thread does."""
+        settle_before(self, self.shelf(nbytes), "add", slab)
         return self.take(nbytes)
 
     def adopt_segment(self, address: int, size: int, growing: bool, nbytes: int) -> int:
         """Take in a new segment, and a block of it at once."""
-        if growing:
-            self.large.add_growing(address, size)
-        else:
-            self.large.add(address, size)
-        self.settle()
+        settle_before(self, self.large, "add_growing" if growing else "add", address, size)
         return self.take(nbytes)
 
     def adopt_stretch(self, more: int, nbytes: int) -> int:
         """Take in what the growing segment grew by, and a block of it at once."""
-        self.large.stretch(more)
-        self.settle()
+        settle_before(self, self.large, "stretch", more)
         return self.take(nbytes)
 
     def before_release(self, restore: Callable[..., Any], *arguments: Any) -> None:
@@ -351,6 +342,15 @@ class Allocator(Memory):
         """The allocator itself, with all that came back made free: for looking at it."""
         self.alone(self.settle_now)
         return self
+
+
+def settle_before(memory: Allocator, owner: Any, adopt: str, *arguments: Any) -> None:
+    """Settle frees, then let an owner adopt memory, also where Ctrl-C comes in the middle of them.
+    """
+    try:
+        memory.settle()
+    finally:
+        getattr(owner, adopt)(*arguments)
 
 
 def announce(memory: Allocator, address: cython.size_t, nbytes: cython.Py_ssize_t) -> None:

@@ -76,3 +76,13 @@ def test_padding_takes_no_more_than_there_is() -> None:
     assert functional.pad(x, (-2, -2)).shape == (1, 1, 0)
     assert functional.pad(x, (-4, 3)).tolist() == [[[0, 0, 0]]]
     assert functional.pad(x, (-1, 2)).tolist() == [[[1, 2, 3, 0, 0]]]
+
+
+@pytest.mark.parametrize(("dtype", "table", "value", "place"), [
+    (ss.int32, [1, 2], 2**40, 2), (ss.uint8, [1, 2, 200], 300, 3), (ss.uint8, [1, 2, 200], -1, 0),
+    (ss.int64, [1, 2**60], 2**60, 1), (ss.float16, [1, 2], 1e6, 2), (ss.float32, [1, 2], 2**40, 2)])
+def test_searching_wraps_no_number(dtype: Any, table: list[int], value: Any, place: int) -> None:
+    row = ss.tensor(table, dtype=dtype)
+    assert ss.searchsorted(row, value).item() == place
+    assert ss.searchsorted(row, ss.tensor(value)).item() == place
+    assert ss.bucketize(ss.tensor([value]), row).tolist() == [place]

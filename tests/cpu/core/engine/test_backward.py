@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import pytest
@@ -238,3 +240,41 @@ def test_backwards_of_threads_into_one_leaf_lose_nothing(graph: bool) -> None:
     for each in running:
         each.join()
     assert x.grad.min().item() == x.grad.max().item() == threads * rounds
+
+
+def test_a_gradient_is_laid_out_as_its_leaf_is_by_then() -> None:
+    layer = ss.nn.Conv2d(3, 4, 3)
+    x = ss.ones(1, 3, 5, 5)
+    layer(x).sum().backward()
+    layer.zero_grad()
+    layer.to(memory_format=ss.channels_last)
+    layer(x).sum().backward()
+    assert layer.weight.grad.stride() == layer.weight.stride() == (27, 1, 9, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_while_another_thread_adds_leaves_the_turn_to_no_one() -> None:
+    """The child has no thread that could end a turn which was another one's."""
+    w = ss.zeros(1 << 20, requires_grad=True)
+    given = ss.ones(1 << 20)
+    stop = threading.Event()
+
+    def add() -> None:
+        while not stop.is_set():
+            (w * 1).backward(given)
+
+    adds = threading.Thread(target=add)
+    adds.start()
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if not child:
+                leaf = ss.ones(2, requires_grad=True)
+                signal.alarm(20)
+                (leaf * 2).sum().backward()
+                (leaf * 2).sum().backward()
+                os._exit(leaf.grad.tolist() != [4.0, 4.0])
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        adds.join()

@@ -266,7 +266,8 @@ class Reader:
         signs = [each.text for each in tokens if each.kind == "sign" and each.text != "::"]
         stars = signs.count("*") + ("[" in signs)
         for sign, what in (("&", "a reference"), ("&&", "a reference"), ("(", "a function"),
-                           ("=", "a default value"), ("...", "an open list"), ("<", "a template")):
+                           ("=", "a default value"), ("...", "an open list"), ("<", "a template"),
+                           (",", "a macro of several parameters")):
             if sign in signs:
                 raise self._refused(part, what)
         if stars > 1:

@@ -336,9 +336,7 @@ class CudaBackend(Backend):
         self.send_all()
         last = self.slot.latest()
         self.enter()
-        self.streams.wait(queues)
-        for place in places:
-            self.order.host_waited(place)
+        self.streams.wait(queues, places)
         self.check()
         self.slot.settled(last)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from typing import Any
 
 # Streams of a card beside the default one, as many as PyTorch has, before a dropped one is taken
@@ -32,10 +33,11 @@ class Streams:
             except IndexError:
                 # Others took them meanwhile.
                 break
-            # One whose handle was given away stays one that is never deferred.
-            if queue.capture is None:
+            if queue.capture is not None:
+                idle.append(queue)
+            # A handle that was given away is somebody's still.
+            elif queue.deferred:
                 return queue
-            idle.append(queue)
         return backend.new_queue(backend.driver.create_stream(priority))
 
     def drop(self, queue: Any, priority: int) -> None:
@@ -57,14 +59,17 @@ class Streams:
         self.foreign[made.number] = number
         return made
 
-    def wait(self, queues: tuple[Any, ...]) -> None:
-        """Let the host wait for streams.
+    def wait(self, queues: tuple[Any, ...], places: Sequence[Any] = ()) -> None:
+        """Let the host wait for streams; ``places``: what waiting for each stands for.
 
         Those of others may be gone, but not their work: it is waited for with all of the card.
         """
-        driver = self.backend.driver
-        if any(queue.number in self.foreign for queue in queues):
+        driver, order = self.backend.driver, self.backend.order
+        foreign = any(queue.number in self.foreign for queue in queues)
+        if foreign:
             driver.synchronize()
-            return
-        for queue in queues:
-            driver.wait_stream(queue.stream)
+        for number, queue in enumerate(queues):
+            if not foreign:
+                driver.wait_stream(queue.stream)
+            if places:
+                order.host_waited(places[number])
