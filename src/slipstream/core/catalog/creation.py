@@ -12,6 +12,7 @@ from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
 from slipstream.core.dispatch.arguments import ints
 from slipstream.core.dispatch.entry import COMPOUND, CREATION, POINTWISE, Entry
+from slipstream.core.dispatch.numbers import check_fits
 from slipstream.core.dispatch.promotion import defaults, dtype_of_number
 from slipstream.core.dispatch.registry import Candidate
 from slipstream.core.dispatch.signature import parse
@@ -57,7 +58,7 @@ define(Entry(f"empty_strided_memory(int[] size, int[] stride, {PLACE})", CREATIO
 define(Entry("full_memory(int[] size, Number value, dtype dtype, device? device=None)", POINTWISE,
              formula=lambda value: value, shape=lambda call: ints(call["size"]),
              promotion=lambda call: (call["dtype"], call["dtype"]), method=False, path="",
-             stores=("value",), doc="One value everywhere."))
+             doc="One value everywhere."))
 
 
 def _grad(tensor: Any, requires_grad: bool) -> Any:
@@ -82,6 +83,9 @@ def filled(size: Any, value: Any, dtype: Any, device: Any, requires_grad: bool =
     if kind == 3 and dtype.category < 3:
         raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: "
                            f"{value} is complex")
+    # Zeros and ones every dtype holds; new sizes of full_memory are bound the short way.
+    if type(value) is not int or not -1 < value < 2:
+        check_fits(dtype, value)
     made = ops.full_memory.call((size, value, dtype, device), None)
     return made.requires_grad_(True) if requires_grad else made
 
