@@ -14,7 +14,8 @@ STREAMS = 32
 class Streams:
     """Makes the queues of a device's streams; ``idle``, by priority, those that nobody has.
 
-    ``foreign``: numbers of queues whose streams others made, and may destroy at any time.
+    ``foreign``: of queues whose streams others made, and may destroy at any time, by the queue's
+    number: the driver's number of the stream.
     """
 
     def __init__(self, backend: Any) -> None:
