@@ -26,7 +26,7 @@ import struct
 import sys
 import zipfile
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import IO, Any
 
 import ml_dtypes
@@ -141,6 +141,22 @@ def _is_dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
     return True
 
 
+def _mend(value: Any) -> str:
+    """What to save instead of a value, or nothing."""
+    word = ""
+    if hasattr(value, "state_dict"):
+        word = "its state_dict()"
+    elif isinstance(value, np.ndarray):
+        word = "torch.from_numpy() of it"
+    elif isinstance(value, tuple | Set | Sequence | range):
+        word = f"{'tuple' if isinstance(value, tuple) else 'list'}() of it"
+    elif isinstance(value, os.PathLike):
+        word = "str() of it"
+    elif hasattr(value, "__dict__") and not callable(value):
+        word = "vars() of it"
+    return word and f"\n  mend: save {word}"
+
+
 class _Writer:
     """Turns an object into its tree and collects the tensors in it."""
 
@@ -157,6 +173,8 @@ class _Writer:
             return value
         if isinstance(value, float):
             return float(value)
+        if isinstance(value, np.number | np.bool_) and not isinstance(value, np.longdouble):
+            return self.encode(value.item(), where)
         if isinstance(value, ss.Tensor):
             return {"tensor": self.add_tensor(value, where)}
         if kind is complex:
@@ -174,9 +192,9 @@ class _Writer:
         words: dict[type, str] = {list: "list", tuple: "tuple", ss.Size: "size"}
         kind = "dict" if isinstance(value, dict) else words.get(type(value))
         if kind is None:
-            mend = "\n  mend: save its state_dict()" if hasattr(value, "state_dict") else ""
             raise TypeError(f"{where} is a {type(value).__name__}, which cannot be saved: files "
-                            f"hold data, never code{mend}")
+                            f"hold tensors, numbers, texts, lists, tuples and dicts, never code"
+                            f"{_mend(value)}")
         if id(value) in self.open:
             raise ValueError(f"{where} contains itself")
         self.open.add(id(value))

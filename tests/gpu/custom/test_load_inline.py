@@ -209,6 +209,18 @@ def test_what_is_outside_the_subset_says_so(line: str, what: str) -> None:
     assert "docs/custom_kernels.md" in str(caught.value)
 
 
+@pytest.mark.parametrize(("line", "what"), [
+    ('m.def("f", &vector_add, "doc", py::arg("a"), py::arg("b") = 2);', "py::arg"),
+    ('m.def("f", [](torch::Tensor a) { return a; });', "a binding of anything but a function"),
+    ('py::class_<int>(m, "Number");', "py::class_"), ('m.attr("x") = 3;', "attr"),
+])
+def test_what_a_binding_says_beyond_a_function_is_outside(line: str, what: str) -> None:
+    text = f"{CUDA}\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n    {line}\n}}\n"
+    with pytest.raises(ValueError, match=f"{what} is outside the subset of load_inline") as caught:
+        load_inline("outside", CPP, text)
+    assert line in str(caught.value)
+
+
 def test_other_headers_and_libraries_are_outside() -> None:
     with pytest.raises(ValueError, match=r"the header cub/cub.cuh is outside"):
         load_inline("outside", CPP, "#include <cub/cub.cuh>\n" + CUDA, ["vector_add"])

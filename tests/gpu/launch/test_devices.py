@@ -223,6 +223,20 @@ def test_a_scope_that_copies_between_devices_tells_of_it() -> None:
         host + card
 
 
+def test_a_scope_that_copies_works_under_autocast() -> None:
+    layer = ss.nn.Linear(4, 3).cuda()
+    x = ss.randn(2, 4)
+    with cuda.allow_mixed_devices() as scope, ss.autocast("cuda", ss.float16):
+        found = [layer(x), ss.matmul(x, layer.weight.t()), ss.einsum("ij,kj->ik", x, layer.weight),
+                 ss.nn.functional.mse_loss(layer(x), ss.zeros(2, 3)), ss.cat([layer(x), x], 1)]
+        # Where nothing is on the card autocast for the card casts nothing.
+        assert (x @ x.t()).dtype is ss.float32
+    assert [each.dtype for each in found[:3]] == [ss.float16] * 3
+    assert {each.device.type for each in found} == {"cuda"}
+    assert ss.allclose(found[0].float().cpu(), layer(x.cuda()).cpu(), rtol=1e-2, atol=1e-2)
+    assert sum(count for count, _ in scope.copies.values()) == 7
+
+
 @pytest.mark.parametrize("value", [2.5, -3, True, 1.5 + 2j])
 def test_a_scalar_of_the_cpu_is_a_number(value: Any) -> None:
     scalar, x = ss.tensor(value), ss.arange(3.0)

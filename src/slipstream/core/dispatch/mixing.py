@@ -63,6 +63,28 @@ def gather(op: Any, values: Any, target: Any) -> Any:
     return tuple(moved)
 
 
+def together(args: tuple[Any, ...], named: dict[str, Any] | None) -> Any:
+    """The arguments of a call inside the scope, floating tensors brought to the first device.
+
+    For autocast, which casts by device: an operand moved afterwards would keep its wide dtype.
+    """
+    device = _wanted((*args, *(named or {}).values()), None)
+    if device is None:
+        return args, named
+    moved = tuple([_moved(value, device) for value in args])
+    return moved, named and {name: _moved(value, device) for name, value in named.items()}
+
+
+def _moved(value: Any, device: Device) -> Any:
+    if type(value) in (list, tuple):
+        return type(value)([_moved(each, device) for each in value])
+    if (not isinstance(value, TensorBase) or value.spec.device is device or not value.spec.ndim
+            or not value.spec.dtype.is_floating_point):
+        return value
+    mixing.count(value.spec.nbytes)
+    return hooks.to_device.call((value, device), None)
+
+
 def _wanted(values: Any, target: Any) -> Device | None:
     if isinstance(target, TensorBase):
         return target.spec.device

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from slipstream.core.api.cuda.tokens import SourceError, Token, closing, tokens_of
+from slipstream.core.api.cuda.tokens import SourceError, Token, closing, split, tokens_of
 
 SUBSET = "docs/custom_kernels.md lists what load_inline offers"
 # Headers for which our own text stands.
@@ -20,7 +20,8 @@ OUTSIDE = re.compile(
     r"AT_DISPATCH_\w+|\w*[pP]acked_?[aA]ccessor\w*|TORCH_LIBRARY\w*|thrust|cub|cublas\w*|cudnn\w*"
     r"|cooperative_groups|cuda(Malloc|Free|Memcpy|Memset|LaunchKernel|LaunchCooperative|Stream"
     r"Create|EventCreate|Graph)\w*|autograd|TensorAccessor|RestrictPtrTraits")
-BINDING = re.compile(r"\.\s*def\s*\(\s*\"(\w+)\"\s*,\s*&?\s*([\w:]+)")
+# Words of a PYBIND11_MODULE that ask for more than functions.
+BINDERS = {"py", "pybind11", "attr", "def_submodule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,8 @@ def parts_of(source: str) -> Parts:
     bindings: dict[str, str] = {}
     host, device = list(source), list(source)
     for item in items(tokens):
-        text = source[item.start:item.end]
         if item.tokens[0].text == "PYBIND11_MODULE":
-            bindings.update(BINDING.findall(text))
+            bindings.update(bound(list(item.tokens), source))
             item = Item(item.tokens, False, False)
         if item.tokens[0].kind == "directive":
             item = directive(item, source)
@@ -73,6 +73,29 @@ def parts_of(source: str) -> Parts:
         if not item.device:
             blank(device, item)
     return Parts("".join(host), "".join(device), bindings)
+
+
+def bound(tokens: list[Token], source: str) -> dict[str, str]:
+    """The functions by the names that the tokens of a PYBIND11_MODULE give them.
+
+    Raises SourceError for what a binding says beyond a name, a function and its documentation.
+    """
+    found: dict[str, str] = {}
+    for place, token in enumerate(tokens):
+        if token.kind == "word" and token.text in BINDERS:
+            what = "".join([each.text for each in tokens[place:place + 3]
+                            if each.kind == "word" or each.text == "::"])
+            raise outside(what, source, token.start)
+        if token.text != "def" or tokens[place - 1].text != ".":
+            continue
+        parts = split(tokens[place + 2:closing(tokens, place + 1)])
+        function = [each for each in parts[1] if each.text != "&"] if len(parts) > 1 else []
+        beyond = [each for part in parts[2:] for each in part if each.kind != "string"]
+        if (len(parts[0]) != 1 or parts[0][0].kind != "string" or not function or beyond
+                or any(each.kind != "word" and each.text != "::" for each in function)):
+            raise outside("a binding of anything but a function", source, token.start)
+        found[parts[0][0].text[1:-1]] = "".join([each.text for each in function])
+    return found
 
 
 def outside(what: str, source: str, place: int) -> SourceError:
