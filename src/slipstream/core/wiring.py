@@ -6,6 +6,7 @@ A test lists them; nothing else may be set from outside.
 from __future__ import annotations
 
 from slipstream.core.api import arrays, interop
+from slipstream.core.api.cuda import streams
 from slipstream.core.api.tensor import Tensor
 from slipstream.core.catalog.table import ops
 from slipstream.core.dispatch import autocasting, gradients, mixing, modes, op, writing
@@ -77,6 +78,7 @@ def wire() -> None:
     operations.zeros = ops.new_zeros
     operations.index_put = ops.index_put
     operations.strided_view = ops.strided_view
+    operations.come_after = streams.come_after
 
 
 wire()

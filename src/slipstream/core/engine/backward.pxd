@@ -37,7 +37,7 @@ cdef class Walk:
     cdef public object needed
     cdef public Visit next
     cdef public ModeState state
-    cdef public list early, leaves, held
+    cdef public list early, leaves, held, streams
     cdef public Py_ssize_t held_bytes
     cdef Visit find(self, Node node)
     cdef Visit meet(self, Node node)
@@ -48,6 +48,7 @@ cdef class Walk:
     cpdef bint hold(self, Visit visit) except -1
     cpdef object flush(self)
     cpdef object count(self)
+    cpdef object elsewhere(self, object stream)
     cpdef object run(self)
     cpdef object visit(self, Visit visit)
     cpdef bint skips(self, Node node, TensorBase grad) except -1

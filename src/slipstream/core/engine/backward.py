@@ -99,6 +99,7 @@ class Walk:
     ``ones``: the gradient that it starts from, where the device keeps that between backwards in
     ``lasting``; nothing else of ours may hold it.  ``leaves`` and ``held``: weights that autocast
     cast, and their gradients in its dtype, which nobody can see before they are cast together.
+    ``streams``: those, but the current ones, on which nodes of the walk were recorded.
     """
 
     retain_graph: bool
@@ -119,6 +120,7 @@ class Walk:
     leaves: list[GradRecord]
     held: list[TensorBase]
     held_bytes: int
+    streams: list[Any]
 
     def __init__(self, retain_graph: bool, create_graph: bool) -> None:
         self.retain_graph = retain_graph
@@ -139,6 +141,7 @@ class Walk:
         self.leaves = []
         self.held = []
         self.held_bytes = 0
+        self.streams = []
 
     def begin(self, node: Node, place: int, grad: TensorBase) -> None:
         """Start at an output of a node."""
@@ -204,10 +207,13 @@ class Walk:
         target: Node
         found: Visit | None
         at: cython.Py_ssize_t = 0
+        here = self.state.stream
         # Whatever is met takes its place at the end.
         while at < len(self.all):
             visit = self.all[at]
             at += 1
+            if visit.node.stream is not here and visit.node.rule is not accumulate_rule:
+                self.elsewhere(visit.node.stream)
             edges = visit.node.edges
             for each in edges:
                 if each is None:
@@ -217,6 +223,11 @@ class Walk:
                 if found is None:
                     found = self.meet(target)
                 found.left += 1
+
+    def elsewhere(self, stream: object) -> None:
+        """Note streams on which a node was recorded."""
+        if not any([each is stream for each in self.streams]):
+            self.streams.append(stream)
 
     def run(self) -> None:
         """Run nodes until none is ready."""
@@ -431,6 +442,8 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         walk.count()
         if inputs is not None:
             edges = targets_of(walk, inputs)
+        if walk.streams:
+            operations.come_after(walk.streams)
         push_roots(walk)
         walk.run()
         if walk.ones:

@@ -254,6 +254,8 @@ class Tape:
         node.instruction = state.instruction
         self.sequence += 1
         node.sequence = self.sequence
+        if state.stream is not None:
+            node.stream = state.stream
         return node
 
     def _keep(self, node: Node, rule: Rule, values: Any) -> None:

@@ -31,6 +31,7 @@ class Operations:
     zeros: Any
     index_put: Any
     strided_view: Any
+    come_after: Any
 
 
 operations = Operations()
@@ -109,6 +110,7 @@ def rebase(target: TensorBase, node: Node) -> None:
     copy.instruction = node.instruction
     tape.sequence += 1
     copy.sequence = tape.sequence
+    copy.stream = node.stream
     _renew(base, copy)
     _follow(target, base)
 
@@ -152,6 +154,7 @@ def _follow(view: TensorBase, base: TensorBase) -> None:
     state = modes.current()
     node.code = state.code
     node.instruction = state.instruction
+    node.stream = state.stream
     tape.sequence += 1
     node.sequence = tape.sequence
     # A new record: saved copies of the view keep the history that they had.
@@ -322,7 +325,7 @@ def _twin(node: Node) -> Node:
     """Another node of the same call, which holds what the first one saved."""
     twin = Node(node.rule, node.edges, node.places)
     for name in ("saved", "values", "inputs", "outputs", "extra", "code", "instruction",
-                 "sequence"):
+                 "sequence", "stream"):
         setattr(twin, name, getattr(node, name))
     return twin
 

@@ -6,6 +6,7 @@ With one stream it is the caching allocator plus one note in the ledger.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -87,6 +88,16 @@ def taken_slots(shelf: Any) -> list[int]:
     every = [address for slab in shelf.slabs
              for address in range(slab.base, slab.base + slab.slots * slab.size, slab.size)]
     return [address for address in every if address not in free]
+
+
+def every_address(allocator: DeviceAllocator) -> set[int]:
+    """Where a block lies, in use or free."""
+    found = {address for shelf in allocator.shelves for slab in shelf.slabs
+             for address in range(slab.base, slab.base + slab.slots * slab.size, slab.size)}
+    found.update([block.address for block in allocator.large.holes])
+    for each in (allocator.large.live, allocator.strays, allocator.elsewhere):
+        found.update(each)
+    return found
 
 
 class DeviceAllocator(StreamAllocator):
@@ -235,7 +246,9 @@ class DeviceAllocator(StreamAllocator):
             if memory.abandoned and not memory.held:
                 memory.empty_cache()
                 if not memory.live_bytes and not memory.pieces.held():
-                    self.neighbours.remove(memory)
+                    # Another thread may do the same.
+                    with contextlib.suppress(ValueError):
+                        self.neighbours.remove(memory)
 
     def holders(self) -> list[Any]:
         """Which lines hold memory, the largest first."""
@@ -248,7 +261,7 @@ class DeviceAllocator(StreamAllocator):
         self.error = partial(out_of_pool, owner)
         self.drain, self.current, self.handle = owner.drain, owner.current, owner.handle
         self.covered, self.order = owner.covered, owner.order
-        self.streams = owner.streams
+        self.streams, self.callbacks = owner.streams, owner.callbacks
         if owner.uses is not None:
             self.several(owner.uses.home)
 
@@ -290,16 +303,24 @@ class DeviceAllocator(StreamAllocator):
         """Send what is recorded, wait, and release all memory that can be."""
         if self.held:
             return
+        replays = dict(self.replays)
         if self.drain is not None:
             self.drain()
         self.settled()
         self.release_abandoned()
-        for memory in self.neighbours:
+        for memory in tuple(self.neighbours):
             memory.empty_cache()
         StreamAllocator.empty_cache(self)
-        self.replays.clear()
+        # Other threads go on meanwhile: what came since is not waited for.
+        for stream, sequence in replays.items():
+            if self.replays.get(stream) == sequence:
+                del self.replays[stream]
         if self.uses is not None:
-            self.uses.forget({address for address, _, _ in self.live_blocks()})
+            self.alone(self.prune)
+
+    def prune(self) -> None:
+        """Forget the uses of memory that was given back."""
+        self.uses.forget(every_address(self))
 
     # -- looking --
 

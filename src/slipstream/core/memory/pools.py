@@ -92,13 +92,21 @@ class Uncached:
 
     def finish(self) -> None:
         """Release what came back."""
-        if self.given and self.owner.drain is not None:
-            self.owner.drain()
-        while self.given:
-            address = self.given.pop()
-            nbytes = self.provider.pieces[address]
-            self.provider.release(address)
-            self.owner.pieces.went_beside(nbytes, 1)
+        # What other threads give while this one waits is not waited for.
+        given, self.given = self.given, []
+        try:
+            if given and self.owner.drain is not None:
+                self.owner.drain()
+            while given:
+                self.release(given.pop())
+        finally:
+            self.given += given
+
+    def release(self, address: int) -> None:
+        """Give a piece back to the provider."""
+        nbytes = self.provider.pieces[address]
+        self.provider.release(address)
+        self.owner.pieces.went_beside(nbytes, 1)
 
     def block_size(self, address: int, nbytes: int) -> int:
         """The size of a piece."""

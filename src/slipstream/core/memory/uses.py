@@ -110,9 +110,9 @@ class Uses:
         self.marks[address] = merged(self.find(address), self.find(after))
         self.marks.pop(after, None)
 
-    def forget(self, live: set[int]) -> None:
-        """Keep the uses of live blocks only: all work is done."""
-        self.marks = {address: use for address, use in self.marks.items() if address in live}
+    def forget(self, kept: set[int]) -> None:
+        """Keep the uses of blocks at these addresses only."""
+        self.marks = {address: use for address, use in self.marks.items() if address in kept}
 
 
 class Own(Judge):

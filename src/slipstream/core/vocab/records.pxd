@@ -111,7 +111,7 @@ cdef class Node:
     cdef public Py_ssize_t sequence
     cdef public object hooks
     cdef public object extra
-    cdef public object visit
+    cdef public object visit, stream
     cdef public Plan plan
     cdef object __weakref__
 

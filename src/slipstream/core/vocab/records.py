@@ -353,7 +353,8 @@ class Node:
     ``outputs`` the specs of the differentiable inputs and of the op's results; ``code`` and
     ``instruction`` the line that called the op; ``hooks`` a table as `engine.hooks` describes;
     ``plan`` the plan of the call, where it was one whose results are new tensors; ``visit`` what
-    a backward that is under way knows of the node.
+    a backward that is under way knows of the node; ``stream`` the thread's current streams where it
+    was recorded, None for the default ones.
     """
 
     rule: Any
@@ -370,6 +371,7 @@ class Node:
     extra: Any
     plan: Plan | None
     visit: Any
+    stream: Any
 
     def __init__(self, rule: Any, edges: tuple[Any, ...],
                  places: tuple[int, ...] | None = None) -> None:
@@ -387,6 +389,7 @@ class Node:
         self.extra = None
         self.plan = None
         self.visit = None
+        self.stream = None
 
     def name(self) -> str:
         """The name of the step, such as ``MulBackward0``."""
@@ -554,7 +557,8 @@ if not cython.compiled:
     Storage.pending = None
     Storage.write_site = None
     Storage.release = None
-    for _field in ("rule", "places", "code", "hooks", "extra", "plan", "visit"):
+    for _field in ("rule", "places", "code", "hooks", "extra", "plan", "visit",
+                   "stream"):
         setattr(Node, _field, None)
     Node.instruction = Node.sequence = 0
     Node.edges = Node.saved = Node.values = Node.inputs = Node.outputs = ()

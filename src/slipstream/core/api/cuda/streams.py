@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from slipstream.core.api.cuda.devices import backend, index_of
+from slipstream.core.launch.door import backends
 from slipstream.core.launch.waiting import host_waits
 from slipstream.core.native.driver import DriverError
 from slipstream.core.vocab.devices import Device, current
@@ -22,6 +23,23 @@ class CurrentStreams:
         """The queue of the current stream on a card."""
         found = self.streams.get(backend.ordinal)
         return backend.default if found is None else found.queue
+
+
+def come_after(streams: list[Any]) -> None:
+    """Let the thread's current stream on each card come after others, where it does not yet.
+
+    ``streams``: `CurrentStreams`, or None for the default ones.  Backward asks for it: what the
+    forward saved was written on the streams of the forward.
+    """
+    for card in [each for device, each in tuple(backends.items()) if device.type == "cuda"]:
+        queue = card.queue()
+        for each in streams:
+            other = card.default if each is None else each.queue_on(card)
+            # What one capture holds and another stream does not is for the user to order.
+            if other is not queue and other.capture is queue.capture and (
+                    other.capture is not None
+                    or card.order.covered(queue.number, other.number) < other.sequence):
+                card.edges.follow(queue, other)
 
 
 class Stream:
@@ -309,5 +327,5 @@ class Event:
 
 
 __all__ = ["CurrentStreams", "Event", "ExternalStream", "Stream", "StreamContext",
-           "current_stream", "default_stream",
+           "come_after", "current_stream", "default_stream",
            "get_stream_from_external", "index_of", "over", "set_stream", "stream"]
