@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import slipstream as ss
@@ -150,14 +151,18 @@ class Elementwise(Optimizer):
         places = part.run(rule, names, numbers, shared) if together else range(len(part.params))
         for place in places:
             parameter = part.params[place]
-            write(rule, written(parameter, part.states[place], names),
-                  {"gradient": parameter.grad, **shared}, numbers)
+            self._write(rule, written(parameter, part.states[place], names),
+                        {"gradient": parameter.grad, **shared}, numbers)
 
     def _update(self, parameter: ss.Tensor, group: Group) -> None:
         state, _ = self._begin(parameter, group)
         state["step"] += 1
         rule, names, numbers = self._plan(group, state)
-        write(rule, written(parameter, state, names), {"gradient": parameter.grad}, numbers)
+        self._write(rule, written(parameter, state, names), {"gradient": parameter.grad}, numbers)
+
+    def _write(self, rule: Any, targets: dict[str, Any], inputs: dict[str, Any],
+               numbers: dict[str, Any]) -> None:
+        (record if self.defaults["differentiable"] else write)(rule, targets, inputs, numbers)
 
 
 def check_fused(groups: list[Group]) -> None:
@@ -188,6 +193,24 @@ def write(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any],
         targets = {name: as_real(value) for name, value in targets.items()}
         inputs = {**inputs, "gradient": as_real(inputs["gradient"])}
     apply_update(rule, targets, inputs, numbers)
+
+
+def record(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any],
+           inputs: dict[str, Any], numbers: dict[str, Any]) -> None:
+    """`write` whose ops autograd sees: gradients flow through the step.
+
+    Numbers may be tensors.  The formula is given copies of the targets: what it saves for backward
+    stays as it was when they are written.
+    """
+    gradient = inputs["gradient"]
+    known = {name: value.clone() for name, value in targets.items()}
+    as_pairs = gradient.is_complex()
+    if as_pairs:
+        known = {name: as_real(value) for name, value in known.items()}
+        gradient = as_real(gradient)
+    made = rule(SimpleNamespace(**known, **{**inputs, "gradient": gradient}, **numbers))
+    for target, value in zip(targets.values(), made, strict=True):
+        target.copy_(ss.view_as_complex(value) if as_pairs else value)
 
 
 def as_real(value: ss.Tensor) -> ss.Tensor:

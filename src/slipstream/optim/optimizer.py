@@ -375,6 +375,32 @@ def number_of(value: Any) -> float:
     return value.item()
 
 
+def option_of(group: Group, name: str) -> Any:
+    """An option as a number; as the tensor it is where the step is to be differentiated by it."""
+    return kept(group, group[name])
+
+
+def kept(group: Group, value: Any) -> Any:
+    """A number; the tensor itself where gradients flow to it."""
+    return value.reshape(()) if is_sought(group, value) else number_of(value)
+
+
+def is_sought(group: Group, value: Any) -> bool:
+    """Whether gradients flow to an option's value through a differentiable step."""
+    return (isinstance(value, ss.Tensor) and value.requires_grad
+            and bool(group.get("differentiable")))
+
+
+def refuse_sought(group: Group, name: str) -> None:
+    """Raise NotImplementedError where gradients would flow to an option, and cannot."""
+    values = group[name]
+    for value in values if isinstance(values, tuple | list) else (values,):
+        if is_sought(group, value):
+            raise NotImplementedError(
+                f"a differentiable step passes no gradient on to {name} here\n  mend: give a "
+                f"number, or {name}.detach()")
+
+
 def require(fits: bool, name: str, value: object) -> None:
     """Raise ValueError unless an option's value fits."""
     if not fits:
