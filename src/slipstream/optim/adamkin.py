@@ -99,6 +99,7 @@ class NAdam(Elementwise):
 
     counts_steps = True
     later = (*Elementwise.later, ("decoupled_weight_decay", False))
+    counters = ("mu_product",)
 
     def __init__(self, params: Iterable[Any], lr: Rate = 2e-3, betas: Betas = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0, momentum_decay: float = 4e-3,
@@ -229,6 +230,7 @@ class ASGD(Elementwise):
     """SGD with a falling rate, whose average from step ``t0`` on is kept in the state, ``ax``."""
 
     counts_steps = True
+    counters = ("eta", "mu")
 
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2, lambd: float = 1e-4,
                  alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0,

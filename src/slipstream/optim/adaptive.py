@@ -15,6 +15,7 @@ from slipstream.optim.optimizer import (
     option_of,
     refuse_sought,
     require,
+    trained,
 )
 
 Rate: TypeAlias = "float | ss.Tensor"
@@ -54,6 +55,7 @@ class RMSprop(Elementwise):
     """
 
     uniform = True
+    later = (("momentum", 0), ("centered", False), *Elementwise.later)
 
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2, alpha: float = 0.99,
                  eps: float = 1e-8, weight_decay: float = 0, momentum: float = 0,
@@ -217,6 +219,11 @@ class Rprop(Elementwise):
             "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })
+
+    def _gates(self, group: Group) -> bool:
+        # Sizes begin with the rate of the first step that is taken: whether this one is, is
+        # looked at.
+        return all(self.state.get(parameter) for parameter in trained(group))
 
     def _first_state(self, parameter: ss.Tensor, group: Group) -> dict[str, Any]:
         refuse_sought(group, "lr")

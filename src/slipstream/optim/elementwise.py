@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,12 +22,22 @@ from slipstream.optim.update import apply_update
 
 # Devices whose kernels take lists.
 FUSED = ("cuda", "cpu")
+# Devices whose steps a capture may hold.
+CAPTURABLE = ("cuda",)
 
 
 def step_counter() -> ss.Tensor:
     """The number of steps so far, on the CPU, as PyTorch keeps it."""
     dtype = ss.float64 if ss.get_default_dtype() == ss.float64 else ss.float32
     return ss.zeros((), dtype=dtype, device="cpu")
+
+
+def counters_from_numbers(states: Iterable[dict[str, Any]], names: tuple[str, ...]) -> None:
+    """Put what older versions kept as plain numbers under these names into tensors."""
+    for values in states:
+        for name in names:
+            if name in values and not isinstance(values[name], ss.Tensor):
+                values[name] = step_counter() + float(values[name])
 
 
 def decayed(at: Any, maximize: bool, decay: bool) -> Any:
@@ -49,10 +59,10 @@ class Elementwise(Optimizer):
             for name, value in self.later:
                 if name in self.defaults:
                     group.setdefault(name, value)
-        for values in self.state.values():
-            if "step" in values and not isinstance(values["step"], ss.Tensor):
-                values["step"] = step_counter() + float(values["step"])
+        counters_from_numbers(self.state.values(), ("step", *self.counters))
 
+    # What of the state is a number beside the step, in a tensor.
+    counters: tuple[str, ...] = ()
     # Whether numbers and formula follow from the group's options and the number of the step, so
     # that parameters which began together share them.
     uniform = False
@@ -91,6 +101,9 @@ class Elementwise(Optimizer):
     def _begin(self, parameter: ss.Tensor, group: Group) -> tuple[dict[str, Any], Any]:
         """A parameter's state, and what tells this step of it from those of others."""
         state = self.state[parameter]
+        if group.get("capturable") and parameter.device.type not in CAPTURABLE:
+            raise AssertionError("If capturable=True, params and state_steps must be on supported "
+                                 f"devices: {list(CAPTURABLE)}.")
         if not state:
             state.update(self._first_state(parameter, group))
         counts = self.counts_steps and self._counts_on_device(group, parameter)

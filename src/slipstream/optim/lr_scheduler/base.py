@@ -43,8 +43,7 @@ class LRScheduler:
         self._initial_step()
 
     def _initial_step(self) -> None:
-        """Take the step that making a scheduler takes: to epoch 0, or to the one after ``last_epoch``.
-        """
+        """Take the step that making a scheduler takes: to the epoch after ``last_epoch``."""
         self._step_count = 0
         self._is_initial = True
         try:
