@@ -51,6 +51,12 @@ def unscaled(gradients: list[ss.Tensor], inverse: ss.Tensor) -> ss.Tensor:
     return first
 
 
+def _is_fused(optimizer: Any) -> bool:
+    """Whether a step was asked for that does the scaler's work itself."""
+    return (getattr(optimizer, "_step_supports_amp_scaling", False)
+            and any(group.get("fused") for group in optimizer.param_groups))
+
+
 class GradScaler:
     """Multiplies the loss by a scale, and steps an optimizer only where gradients stay finite.
 
@@ -123,9 +129,14 @@ class GradScaler:
         return self._scale
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide an optimizer's gradients by the scale; RuntimeError for a second time."""
-        if not self._enabled:
-            return
+        """Divide an optimizer's gradients by the scale.
+
+        RuntimeError for a second time, ValueError for gradients in float16.
+        """
+        if self._enabled:
+            self._unscale(optimizer, allow_fp16=False)
+
+    def _unscale(self, optimizer: Any, allow_fp16: bool) -> None:
         scale = self._scale_for("unscale_")
         stage, _ = self._stage(optimizer)
         if stage == UNSCALED:
@@ -134,13 +145,13 @@ class GradScaler:
         if stage == STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         gradients = self._gradients(optimizer)
-        if any(gradient.dtype == ss.float16 for gradient in gradients):
+        if not allow_fp16 and any(gradient.dtype == ss.float16 for gradient in gradients):
             raise ValueError("Attempting to unscale FP16 gradients.")
-        if not gradients:
-            raise AssertionError("No inf checks were recorded for this optimizer.")
-        with ss.no_grad():
-            # Of a power of two this is exact.
-            found = unscaled(gradients, scale.reciprocal())
+        found = None
+        if gradients:
+            with ss.no_grad():
+                # Of a power of two this is exact.
+                found = unscaled(gradients, scale.reciprocal())
         self._stages[id(optimizer)] = (UNSCALED, found)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -149,7 +160,8 @@ class GradScaler:
         Optimizers with ``_step_supports_amp_scaling`` get the finding as their ``found_inf``; for
         others, and where a closure is given, it is looked at, which waits.  Returns what the
         optimizer's step returns, None where the step was left out.  RuntimeError for a second step
-        before update.
+        before update, AssertionError where no parameter has a gradient; fused optimizers take that,
+        and gradients in float16.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -159,11 +171,15 @@ class GradScaler:
         stage, _ = self._stage(optimizer)
         if stage == STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
+        fused = _is_fused(optimizer)
         if stage == READY:
-            self.unscale_(optimizer)
+            self._unscale(optimizer, allow_fp16=fused)
         found = self._stage(optimizer)[1]
-        assert found is not None
-        if self._leaves_out_itself(optimizer, args):
+        if found is None:
+            if not fused:
+                raise AssertionError("No inf checks were recorded for this optimizer.")
+            result = optimizer.step(*args, **kwargs)
+        elif self._leaves_out_itself(optimizer, args):
             result = self._step_with(found, optimizer, args, kwargs)
         else:
             result = None if found.item() else optimizer.step(*args, **kwargs)
@@ -177,7 +193,7 @@ class GradScaler:
         """
         if not getattr(optimizer, "_step_supports_amp_scaling", False):
             return False
-        return not args or any(group.get("fused") for group in optimizer.param_groups)
+        return not args or _is_fused(optimizer)
 
     def _step_with(self, found: ss.Tensor, optimizer: Any, args: Any, kwargs: Any) -> Any:
         optimizer.found_inf = found

@@ -11,7 +11,14 @@ from typing import Any
 import slipstream as ss
 from slipstream.optim.elementwise import Elementwise, moments
 from slipstream.optim.gating import corrected
-from slipstream.optim.optimizer import Group, check_options, number_of, require
+from slipstream.optim.optimizer import (
+    Group,
+    check_options,
+    kept,
+    number_of,
+    refuse_sought,
+    require,
+)
 from slipstream.optim.parts import Part
 
 Betas = tuple[float | ss.Tensor, float | ss.Tensor]
@@ -163,7 +170,7 @@ def rule_of(maximize: bool, amsgrad: bool, decay: str) -> tuple[AdamRule, tuple[
     return AdamRule(maximize, amsgrad, decay), names_of(amsgrad)
 
 
-def plan_at(group: Group, step: float) -> tuple[AdamRule, tuple[str, ...], dict[str, float]]:
+def plan_at(group: Group, step: float) -> tuple[AdamRule, tuple[str, ...], dict[str, Any]]:
     """The formula, the names of what it writes, and the numbers of a group's step."""
     rule, names = rule_of(group["maximize"], group["amsgrad"], decay_of(group))
     return rule, names, adam_numbers(group, step)
@@ -181,7 +188,7 @@ def log_of(beta: float) -> float:
     return math.log(beta) if beta else -math.inf
 
 
-def adam_numbers(group: Group, step: float) -> dict[str, float]:
+def adam_numbers(group: Group, step: float) -> dict[str, Any]:
     """The numbers of the formula at this step.
 
     All are computed in double precision here: in the formula 1 - beta2 would be rounded to the
@@ -190,11 +197,12 @@ def adam_numbers(group: Group, step: float) -> dict[str, float]:
     """
     lr, decay = group["lr"], group["weight_decay"]
     lr = number_of(lr) if group.get("fused") else lr
+    refuse_sought(group, "betas")
     beta1, beta2 = group["betas"]
     if isinstance(beta1, ss.Tensor) or isinstance(beta2, ss.Tensor):
         beta1, beta2 = number_of(beta1), number_of(beta2)
     return {
         "beta1": beta1, "rate1": 1 - beta1, "beta2": beta2, "rate2": 1 - beta2,
-        "step_size": number_of(lr / (1 - beta1 ** step)), "root": math.sqrt(1 - beta2 ** step),
-        "eps": group["eps"], "weight_decay": decay, "shrink": number_of(1 - lr * decay),
+        "step_size": kept(group, lr / (1 - beta1 ** step)), "root": math.sqrt(1 - beta2 ** step),
+        "eps": group["eps"], "weight_decay": decay, "shrink": kept(group, 1 - lr * decay),
     }

@@ -9,7 +9,14 @@ from typing import Any, TypeAlias
 
 import slipstream as ss
 from slipstream.optim.elementwise import Elementwise, decayed, moments, step_counter
-from slipstream.optim.optimizer import Group, check_options, number_of, require
+from slipstream.optim.optimizer import (
+    Group,
+    check_options,
+    number_of,
+    option_of,
+    refuse_sought,
+    require,
+)
 
 Rate: TypeAlias = "float | ss.Tensor"
 Betas = tuple[float, float]
@@ -63,7 +70,7 @@ class Adamax(Elementwise):
 
     def _plan(self, group: Group, state: dict[str, Any]) -> tuple[Any, tuple[str, ...], Any]:
         beta1, beta2 = group["betas"]
-        size = number_of(group["lr"]) / (1 - beta1 ** state["step"].item())
+        size = option_of(group, "lr") / (1 - beta1 ** state["step"].item())
         return (AdamaxRule(group["maximize"], group["weight_decay"] != 0), ("exp_avg", "exp_inf"),
                 {"rate1": 1 - beta1, "beta2": beta2, "eps": group["eps"], "step_size": size,
                  "weight_decay": group["weight_decay"]})
@@ -92,6 +99,7 @@ class NAdam(Elementwise):
 
     counts_steps = True
     later = (*Elementwise.later, ("decoupled_weight_decay", False))
+    counters = ("mu_product",)
 
     def __init__(self, params: Iterable[Any], lr: Rate = 2e-3, betas: Betas = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0, momentum_decay: float = 4e-3,
@@ -116,7 +124,7 @@ class NAdam(Elementwise):
 
     def _plan(self, group: Group, state: dict[str, Any]) -> tuple[Any, tuple[str, ...], Any]:
         beta1, beta2 = group["betas"]
-        lr, step = number_of(group["lr"]), state["step"].item()
+        lr, step = option_of(group, "lr"), state["step"].item()
         now, later = [beta1 * (1.0 - 0.5 * 0.96 ** (at * group["momentum_decay"]))
                       for at in (step, step + 1)]
         state["mu_product"] *= now
@@ -180,7 +188,7 @@ class RAdam(Elementwise):
 
     def _plan(self, group: Group, state: dict[str, Any]) -> tuple[Any, tuple[str, ...], Any]:
         beta1, beta2 = group["betas"]
-        lr, step = number_of(group["lr"]), state["step"].item()
+        lr, step = option_of(group, "lr"), state["step"].item()
         factor = rectification(beta2, step)
         rule = RAdamRule(group["maximize"], group["weight_decay"] != 0,
                          group["decoupled_weight_decay"], factor is not None)
@@ -222,6 +230,7 @@ class ASGD(Elementwise):
     """SGD with a falling rate, whose average from step ``t0`` on is kept in the state, ``ax``."""
 
     counts_steps = True
+    counters = ("eta", "mu")
 
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2, lambd: float = 1e-4,
                  alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0,
@@ -236,6 +245,7 @@ class ASGD(Elementwise):
         super().__init__(params, defaults)
 
     def _first_state(self, parameter: ss.Tensor, group: Group) -> dict[str, Any]:
+        refuse_sought(group, "lr")
         return {"step": step_counter(), "eta": step_counter() + number_of(group["lr"]),
                 "mu": step_counter() + 1, "ax": ss.zeros_like(parameter).detach()}
 

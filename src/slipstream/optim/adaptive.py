@@ -8,7 +8,15 @@ from typing import Any, TypeAlias
 
 import slipstream as ss
 from slipstream.optim.elementwise import Elementwise, decayed, moments, step_counter
-from slipstream.optim.optimizer import Group, check_options, number_of, require
+from slipstream.optim.optimizer import (
+    Group,
+    check_options,
+    number_of,
+    option_of,
+    refuse_sought,
+    require,
+    trained,
+)
 
 Rate: TypeAlias = "float | ss.Tensor"
 
@@ -47,6 +55,7 @@ class RMSprop(Elementwise):
     """
 
     uniform = True
+    later = (("momentum", 0), ("centered", False), *Elementwise.later)
 
     def __init__(self, params: Iterable[Any], lr: Rate = 1e-2, alpha: float = 0.99,
                  eps: float = 1e-8, weight_decay: float = 0, momentum: float = 0,
@@ -74,7 +83,7 @@ class RMSprop(Elementwise):
         names = ("square_avg", *(("momentum_buffer",) if rule.momentum else ()),
                  *(("grad_avg",) if rule.centered else ()))
         alpha = group["alpha"]
-        return rule, names, {"lr": number_of(group["lr"]), "alpha": alpha, "rate": 1 - alpha,
+        return rule, names, {"lr": option_of(group, "lr"), "alpha": alpha, "rate": 1 - alpha,
                              "eps": group["eps"], "momentum": group["momentum"],
                              "weight_decay": group["weight_decay"]}
 
@@ -126,7 +135,7 @@ class Adagrad(Elementwise):
         return {"step": step_counter(), "sum": ss.full_like(parameter, value).detach()}
 
     def _plan(self, group: Group, state: dict[str, Any]) -> tuple[Any, tuple[str, ...], Any]:
-        rate = number_of(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        rate = option_of(group, "lr") / (1 + (state["step"].item() - 1) * group["lr_decay"])
         return (AdagradRule(group["maximize"], group["weight_decay"] != 0), ("sum",),
                 {"lr": rate, "eps": group["eps"], "weight_decay": group["weight_decay"]})
 
@@ -171,7 +180,7 @@ class Adadelta(Elementwise):
         rho = group["rho"]
         return (AdadeltaRule(group["maximize"], group["weight_decay"] != 0),
                 ("square_avg", "acc_delta"),
-                {"lr": number_of(group["lr"]), "rho": rho, "rate": 1 - rho, "eps": group["eps"],
+                {"lr": option_of(group, "lr"), "rho": rho, "rate": 1 - rho, "eps": group["eps"],
                  "weight_decay": group["weight_decay"]})
 
 
@@ -211,7 +220,13 @@ class Rprop(Elementwise):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })
 
+    def _gates(self, group: Group) -> bool:
+        # Sizes begin with the rate of the first step that is taken: whether this one is, is
+        # looked at.
+        return all(self.state.get(parameter) for parameter in trained(group))
+
     def _first_state(self, parameter: ss.Tensor, group: Group) -> dict[str, Any]:
+        refuse_sought(group, "lr")
         rate = number_of(group["lr"])
         value = complex(rate, rate) if parameter.is_complex() else rate
         return {**moments(parameter, "prev"), "step_size": ss.full_like(parameter, value).detach()}

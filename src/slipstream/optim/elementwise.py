@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import slipstream as ss
@@ -21,12 +22,22 @@ from slipstream.optim.update import apply_update
 
 # Devices whose kernels take lists.
 FUSED = ("cuda", "cpu")
+# Devices whose steps a capture may hold.
+CAPTURABLE = ("cuda",)
 
 
 def step_counter() -> ss.Tensor:
     """The number of steps so far, on the CPU, as PyTorch keeps it."""
     dtype = ss.float64 if ss.get_default_dtype() == ss.float64 else ss.float32
     return ss.zeros((), dtype=dtype, device="cpu")
+
+
+def counters_from_numbers(states: Iterable[dict[str, Any]], names: tuple[str, ...]) -> None:
+    """Put what older versions kept as plain numbers under these names into tensors."""
+    for values in states:
+        for name in names:
+            if name in values and not isinstance(values[name], ss.Tensor):
+                values[name] = step_counter() + float(values[name])
 
 
 def decayed(at: Any, maximize: bool, decay: bool) -> Any:
@@ -48,10 +59,10 @@ class Elementwise(Optimizer):
             for name, value in self.later:
                 if name in self.defaults:
                     group.setdefault(name, value)
-        for values in self.state.values():
-            if "step" in values and not isinstance(values["step"], ss.Tensor):
-                values["step"] = step_counter() + float(values["step"])
+        counters_from_numbers(self.state.values(), ("step", *self.counters))
 
+    # What of the state is a number beside the step, in a tensor.
+    counters: tuple[str, ...] = ()
     # Whether numbers and formula follow from the group's options and the number of the step, so
     # that parameters which began together share them.
     uniform = False
@@ -90,6 +101,9 @@ class Elementwise(Optimizer):
     def _begin(self, parameter: ss.Tensor, group: Group) -> tuple[dict[str, Any], Any]:
         """A parameter's state, and what tells this step of it from those of others."""
         state = self.state[parameter]
+        if group.get("capturable") and parameter.device.type not in CAPTURABLE:
+            raise AssertionError("If capturable=True, params and state_steps must be on supported "
+                                 f"devices: {list(CAPTURABLE)}.")
         if not state:
             state.update(self._first_state(parameter, group))
         counts = self.counts_steps and self._counts_on_device(group, parameter)
@@ -150,14 +164,18 @@ class Elementwise(Optimizer):
         places = part.run(rule, names, numbers, shared) if together else range(len(part.params))
         for place in places:
             parameter = part.params[place]
-            write(rule, written(parameter, part.states[place], names),
-                  {"gradient": parameter.grad, **shared}, numbers)
+            self._write(rule, written(parameter, part.states[place], names),
+                        {"gradient": parameter.grad, **shared}, numbers)
 
     def _update(self, parameter: ss.Tensor, group: Group) -> None:
         state, _ = self._begin(parameter, group)
         state["step"] += 1
         rule, names, numbers = self._plan(group, state)
-        write(rule, written(parameter, state, names), {"gradient": parameter.grad}, numbers)
+        self._write(rule, written(parameter, state, names), {"gradient": parameter.grad}, numbers)
+
+    def _write(self, rule: Any, targets: dict[str, Any], inputs: dict[str, Any],
+               numbers: dict[str, Any]) -> None:
+        (record if self.defaults["differentiable"] else write)(rule, targets, inputs, numbers)
 
 
 def check_fused(groups: list[Group]) -> None:
@@ -188,6 +206,24 @@ def write(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any],
         targets = {name: as_real(value) for name, value in targets.items()}
         inputs = {**inputs, "gradient": as_real(inputs["gradient"])}
     apply_update(rule, targets, inputs, numbers)
+
+
+def record(rule: Callable[[Any], tuple[Any, ...]], targets: dict[str, Any],
+           inputs: dict[str, Any], numbers: dict[str, Any]) -> None:
+    """`write` whose ops autograd sees: gradients flow through the step.
+
+    Numbers may be tensors.  The formula is given copies of the targets: what it saves for backward
+    stays as it was when they are written.
+    """
+    gradient = inputs["gradient"]
+    known = {name: value.clone() for name, value in targets.items()}
+    as_pairs = gradient.is_complex()
+    if as_pairs:
+        known = {name: as_real(value) for name, value in known.items()}
+        gradient = as_real(gradient)
+    made = rule(SimpleNamespace(**known, **{**inputs, "gradient": gradient}, **numbers))
+    for target, value in zip(targets.values(), made, strict=True):
+        target.copy_(ss.view_as_complex(value) if as_pairs else value)
 
 
 def as_real(value: ss.Tensor) -> ss.Tensor:

@@ -37,8 +37,8 @@ class LBFGS(Optimizer):
     # The parameters as one vector.
 
     def _gradient(self) -> ss.Tensor:
-        return ss.cat([ss.zeros_like(each).reshape(-1) if each.grad is None
-                       else each.grad.reshape(-1) for each in self._params])
+        return ss.cat([real_of(ss.zeros_like(each) if each.grad is None else each.grad).reshape(-1)
+                       for each in self._params])
 
     def _values(self) -> list[ss.Tensor]:
         return [each.detach().clone() for each in self._params]
@@ -47,9 +47,11 @@ class LBFGS(Optimizer):
         """Put the parameters at start + size * direction."""
         first = 0
         for parameter, value in zip(self._params, start, strict=True):
-            part = direction[first:first + parameter.numel()].reshape(parameter.shape)
-            parameter.copy_(added(value, part, size))
-            first += parameter.numel()
+            numbers = real_of(value)
+            part = direction[first:first + numbers.numel()].reshape(numbers.shape)
+            moved = added(numbers, part, size)
+            parameter.copy_(ss.view_as_complex(moved) if value.is_complex() else moved)
+            first += numbers.numel()
 
     def step(self, closure: Closure) -> Any:  # type: ignore[override]
         """Iterate up to ``max_iter`` times; return the loss that the first call of closure gave."""
@@ -67,8 +69,13 @@ class LBFGS(Optimizer):
             state["func_evals"] += 1
             gradient = self._gradient()
             if gradient.abs().max().item() > group["tolerance_grad"]:
-                Iteration(self, group, state, evaluate).run(first.item(), gradient)
+                Iteration(self, group, state, evaluate).run(float(first), gradient)
         return first
+
+
+def real_of(value: ss.Tensor) -> ss.Tensor:
+    """The tensor; of a complex one its real and imaginary parts, as numbers of their own."""
+    return ss.view_as_real(value) if value.is_complex() else value
 
 
 def added(value: ss.Tensor, direction: ss.Tensor, size: Any) -> ss.Tensor:
@@ -99,12 +106,14 @@ class Iteration:
             if state["n_iter"] == 1:
                 inverse: Any = 1.0 / gradient.abs().sum()
                 size = min(1.0, inverse) * rate
+            # Whatever ends this step, the next one takes in what is known of it.
+            state["d"], state["t"] = direction, size
             slope = gradient.dot(direction)
             if slope > -group["tolerance_change"]:
                 break
             size, new_loss, gradient = self._walk(size, (loss, gradient, slope), direction,
                                                   iteration)
-            state["d"], state["t"] = direction, size
+            state["t"] = size
             if self._is_done(iteration, gradient, direction * size, new_loss - loss):
                 break
             loss = new_loss

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import slipstream as ss
-from slipstream.optim.elementwise import step_counter
+from slipstream.optim.elementwise import counters_from_numbers, step_counter
 from slipstream.optim.optimizer import (
     Closure,
     Group,
@@ -48,6 +48,8 @@ class Adafactor(Optimizer):
         super().__setstate__(state)
         for group in self.param_groups:
             group.setdefault("foreach", None)
+            group.setdefault("maximize", False)
+        counters_from_numbers(self.state.values(), ("step",))
 
     def step(self, closure: Closure | None = None) -> Any:
         """Update every parameter that has a gradient; return what ``closure`` returns."""

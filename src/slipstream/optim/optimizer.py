@@ -12,6 +12,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.core.api.updates import end_step, is_capturing
+from slipstream.core.vocab.errors import MixedDeviceError
 from slipstream.utils.gradients import clear_gradients
 from slipstream.utils.hooks import HookTable, RemovableHandle, add_hook
 
@@ -268,7 +269,11 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             check_capture(self)
         if self._optimizer_step_pre_hooks:
             args, kwargs = before_step(self, args, kwargs)
-        result = step(*args, **kwargs)
+        try:
+            result = step(*args, **kwargs)
+        except MixedDeviceError:
+            tell_of_moves(self)
+            raise
         if self._optimizer_step_post_hooks:
             for hook in self._tables("step_post"):
                 hook(self, args, kwargs)
@@ -276,6 +281,21 @@ def with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return hooked
+
+
+def tell_of_moves(optimizer: Any) -> None:
+    """Raise RuntimeError where parameters were moved after a step, and their state was not."""
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items() if isinstance(parameter, ss.Tensor) else ():
+            if (isinstance(value, ss.Tensor) and value.ndim > 0
+                    and value.device != parameter.device):
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but a parameter of shape "
+                    f"{tuple(parameter.shape)} is on {parameter.device} and its {name}, which "
+                    f"{type(optimizer).__name__} keeps, on {value.device}: the model was moved "
+                    "after a step\n  mend: move it before the optimizer is made, or call "
+                    "optimizer.load_state_dict(optimizer.state_dict()), which moves the state"
+                ) from None
 
 
 def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -373,6 +393,32 @@ def number_of(value: Any) -> float:
             "Python number, which all replays take, or use Adam or AdamW with capturable=True, "
             "whose replays read a tensor lr anew")
     return value.item()
+
+
+def option_of(group: Group, name: str) -> Any:
+    """An option as a number; as the tensor it is where the step is to be differentiated by it."""
+    return kept(group, group[name])
+
+
+def kept(group: Group, value: Any) -> Any:
+    """A number; the tensor itself where gradients flow to it."""
+    return value.reshape(()) if is_sought(group, value) else number_of(value)
+
+
+def is_sought(group: Group, value: Any) -> bool:
+    """Whether gradients flow to an option's value through a differentiable step."""
+    return (isinstance(value, ss.Tensor) and value.requires_grad
+            and bool(group.get("differentiable")))
+
+
+def refuse_sought(group: Group, name: str) -> None:
+    """Raise NotImplementedError where gradients would flow to an option, and cannot."""
+    values = group[name]
+    for value in values if isinstance(values, tuple | list) else (values,):
+        if is_sought(group, value):
+            raise NotImplementedError(
+                f"a differentiable step passes no gradient on to {name} here\n  mend: give a "
+                f"number, or {name}.detach()")
 
 
 def require(fits: bool, name: str, value: object) -> None:

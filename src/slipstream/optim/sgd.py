@@ -8,7 +8,7 @@ from typing import Any
 
 import slipstream as ss
 from slipstream.optim.elementwise import Elementwise
-from slipstream.optim.optimizer import Group, check_options, number_of, require
+from slipstream.optim.optimizer import Group, check_options, option_of, require
 from slipstream.optim.parts import Part
 
 
@@ -100,10 +100,10 @@ class SGD(Elementwise):
         return rule, ("momentum_buffer",) if momentum else (), numbers
 
 
-def sgd_numbers(group: Group) -> dict[str, float]:
+def sgd_numbers(group: Group) -> dict[str, Any]:
     """The numbers of the formula, from a group's options."""
     # 1 - dampening is taken in double precision here: in the formula it would be rounded.
     return {
-        "lr": number_of(group["lr"]), "momentum": group["momentum"],
-        "rate": 1 - group["dampening"], "weight_decay": number_of(group["weight_decay"]),
+        "lr": option_of(group, "lr"), "momentum": group["momentum"],
+        "rate": 1 - group["dampening"], "weight_decay": option_of(group, "weight_decay"),
     }

@@ -60,3 +60,41 @@ def test_the_call_out_of_turn_is_named(name: str) -> None:
     arguments = () if name == "update" else (optimizer,)
     with pytest.raises(AssertionError, match=f"^Attempted {name} but _scale is None"):
         getattr(GradScaler("cpu"), name)(*arguments)
+
+
+def test_gradients_in_float16_are_for_fused_steps() -> None:
+    for fused in (False, True):
+        parameter = ss.nn.Parameter(ss.ones(3, dtype=ss.float16))
+        optimizer = optim.SGD([parameter], lr=0.5, fused=fused)
+        scaler = GradScaler("cpu", init_scale=4.0, growth_interval=1)
+        scaler.scale(parameter.float().sum()).backward()
+        if not fused:
+            with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
+                scaler.step(optimizer)
+            continue
+        with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        assert parameter.tolist() == [0.5] * 3
+        optimizer.zero_grad()
+        scaler.scale((parameter.float() * 1e5).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert parameter.tolist() == [0.5] * 3
+        assert scaler.get_scale() == 4.0
+
+
+def test_an_optimizer_without_gradients_is_told_in_step() -> None:
+    for fused in (False, True):
+        optimizer = optim.SGD([ss.nn.Parameter(ss.ones(3))], lr=0.1, fused=fused)
+        scaler = GradScaler("cpu")
+        scaler.scale(ss.ones(1))
+        scaler.unscale_(optimizer)
+        if fused:
+            assert scaler.step(optimizer) is None
+        else:
+            with pytest.raises(AssertionError, match="No inf checks were recorded for this opt"):
+                scaler.step(optimizer)
+        with pytest.raises(AssertionError, match="No inf checks were recorded prior to update"):
+            scaler.update()

@@ -124,8 +124,13 @@ def test_a_card_s_counters_go_home_with_the_parameters() -> None:
     other.load_state_dict(optimizer.state_dict())
     step = other.state[params[0]]["step"]
     assert (step.device.type, step.item()) == ("cpu", 1.0)
+    # The option came with the state.
+    with pytest.raises(AssertionError, match="If capturable=True"):
+        other.step()
+    other.param_groups[0]["capturable"] = False
     other.step()
     assert other.state[params[0]]["step"].item() == 2.0
+
 
 @pytest.mark.parametrize("cls", [ss.optim.Adam, ss.optim.AdamW])
 def test_a_rate_that_becomes_a_tensor_and_a_number_again(cls: Any) -> None:

@@ -22,6 +22,8 @@ class LRScheduler:
     """
 
     _get_lr_called_within_step = False
+    # In the first step, whose rates are those that the groups already have.
+    _is_initial = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -37,14 +39,17 @@ class LRScheduler:
         self.last_epoch = last_epoch
         count_steps(optimizer)
         self._step_count = 0
-        self._is_initial = False
         self._last_lr: Rates = []
         self._initial_step()
 
     def _initial_step(self) -> None:
-        """Take the step to epoch 0."""
+        """Take the step that making a scheduler takes: to the epoch after ``last_epoch``."""
         self._step_count = 0
-        self.step()
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer."""
@@ -69,9 +74,10 @@ class LRScheduler:
                           "them in the opposite order, or the first value of the schedule is "
                           "skipped.", UserWarning, stacklevel=2)
         self._step_count += 1
-        self._advance(epoch)
+        self._update_lr(epoch)
 
-    def _advance(self, epoch: int | None) -> None:
+    def _update_lr(self, epoch: int | None = None) -> None:
+        """Go to the next epoch, or a given one, without counting the step."""
         if epoch is None:
             self.last_epoch += 1
             values = self.get_lr()
@@ -83,10 +89,7 @@ class LRScheduler:
 
     def _set(self, values: Sequence[Any]) -> None:
         for group, value in zip(self.optimizer.param_groups, values, strict=True):
-            if isinstance(group["lr"], ss.Tensor):
-                group["lr"].fill_(value.item() if isinstance(value, ss.Tensor) else value)
-            else:
-                group["lr"] = value
+            set_rate(group, value)
         self._last_lr = [copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def _current(self) -> Rates:
@@ -99,6 +102,14 @@ class LRScheduler:
 def copied(rate: Any) -> Any:
     """A rate that does not change with the group's."""
     return rate.clone() if isinstance(rate, ss.Tensor) else rate
+
+
+def set_rate(group: dict[str, Any], rate: Any) -> None:
+    """Set a group's rate; where that is a tensor, in place: a captured step reads it there."""
+    if isinstance(group["lr"], ss.Tensor):
+        group["lr"].fill_(rate.item() if isinstance(rate, ss.Tensor) else rate)
+    else:
+        group["lr"] = rate
 
 
 def count_steps(optimizer: Optimizer) -> None:
@@ -126,8 +137,8 @@ def listed(value: Any, optimizer: Optimizer, name: str) -> list[Any]:
     """One value for each group; ValueError for a list of another length."""
     count = len(optimizer.param_groups)
     if not isinstance(value, list | tuple):
-        return [value] * count
+        return [copied(value) for _ in range(count)]
     if len(value) != count:
         raise ValueError(f"{name} must have the same length as optimizer.param_groups. {name} has "
                          f"{len(value)} values, param_groups has {count}.")
-    return list(value)
+    return [copied(each) for each in value]

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from slipstream.optim.lr_scheduler.base import LRScheduler, Rates, copied, listed
+from slipstream.optim.lr_scheduler.base import LRScheduler, Rates, copied, listed, set_rate
 from slipstream.optim.optimizer import Optimizer
 
 
@@ -19,6 +19,50 @@ class _Several(LRScheduler):
     """The states of several schedulers as one."""
 
     _schedulers: list[Any]
+
+    def _initial_step(self) -> None:
+        self._uncount()
+        super()._initial_step()
+
+    def _uncount(self) -> None:
+        """Let the next step be the first again: it comes before the optimizer's, and rightly so."""
+        for each in self._starting():
+            if isinstance(each, _Several):
+                each._uncount()
+            else:
+                each._step_count = 0
+
+    def _update_lr(self, epoch: int | None = None) -> None:
+        """Begin anew: a sequence around this one comes to its turn."""
+        for group in self.optimizer.param_groups:
+            set_rate(group, copied(group["initial_lr"]))
+        self._begin()
+
+    def _starting(self) -> list[Any]:
+        """The schedulers that take the first step."""
+        return self._schedulers
+
+    def _begin(self) -> None:
+        """Go to epoch 0, from the rates that the groups have."""
+        for each in self._starting():
+            if isinstance(each, _Several):
+                each._begin()
+            else:
+                each.last_epoch = -1
+                each._initial_step()
+        self._last_lr = _rates(self.optimizer)
+
+    def recursive_undo(self, sched: Any = None) -> None:
+        """Take back the step that making the schedulers took; the rates stay.
+
+        Of schedulers made of others only those are put back, as in PyTorch: a sequence that begins
+        another one comes to its own milestones a step early.
+        """
+        for each in (self if sched is None else sched)._schedulers:
+            if hasattr(each, "_schedulers"):
+                self.recursive_undo(each)
+            elif hasattr(each, "last_epoch"):
+                each.last_epoch -= 1
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer, and the states of the schedulers."""
@@ -43,10 +87,7 @@ class SequentialLR(_Several):
         if not schedulers:
             raise ValueError("SequentialLR expects at least one scheduler to be chained, but got "
                              "no scheduler.")
-        for number, each in enumerate(schedulers):
-            if each.optimizer is not optimizer:
-                raise ValueError("SequentialLR expects all schedulers to belong to the same "
-                                 f"optimizer, but got scheduler at index {number} of another")
+        check_parts("SequentialLR", schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError("Sequential Schedulers expects number of schedulers provided to be "
                              "one more than the number of milestone points, but got number of "
@@ -58,19 +99,25 @@ class SequentialLR(_Several):
         self.last_epoch = last_epoch + 1
         # Making the schedulers set rates: take those steps back, then take the first one's again.
         for group in optimizer.param_groups:
-            group["lr"] = copied(group["initial_lr"])
-        for each in schedulers:
-            each.last_epoch -= 1
+            set_rate(group, copied(group["initial_lr"]))
+        self.recursive_undo()
         schedulers[0]._initial_step()
         self._last_lr = schedulers[0].get_last_lr()
 
-    def step(self, epoch: int | None = None) -> None:
+    def _starting(self) -> list[Any]:
+        return self._schedulers[:1]
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.last_epoch = 0
+
+    def step(self) -> None:  # type: ignore[override]
         """Step the scheduler whose turn it is."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[turn]
         if turn > 0 and self._milestones[turn - 1] == self.last_epoch:
-            scheduler.step(0)
+            scheduler._update_lr(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
@@ -84,18 +131,31 @@ class ChainedScheduler(_Several):
             raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but "
                              "got no scheduler.")
         self.optimizer = optimizer or schedulers[0].optimizer
-        for each in schedulers:
-            if each.optimizer is not self.optimizer:
-                raise ValueError("ChainedScheduler expects all schedulers to belong to the same "
-                                 "optimizer")
+        check_parts("ChainedScheduler", schedulers, self.optimizer)
         self._schedulers = list(schedulers)
         self._last_lr = _rates(self.optimizer)
 
-    def step(self, epoch: int | None = None) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """Step every scheduler."""
         for each in self._schedulers:
             each.step()
         self._last_lr = _rates(self.optimizer)
+
+
+def check_parts(kind: str, schedulers: Sequence[Any], optimizer: Any) -> None:
+    """Raise for what a scheduler made of others cannot hold: TypeError for what is no scheduler,
+    ValueError for one of another optimizer or one that takes a metric."""
+    for number, each in enumerate(schedulers):
+        if not hasattr(each, "optimizer"):
+            raise TypeError(f"{kind} at index {number} should have `optimizer` as its attribute.")
+        if isinstance(each, ReduceLROnPlateau):
+            raise ValueError(
+                f"{kind} does not support `ReduceLROnPlateau` scheduler as it requires additional "
+                f"kwargs to be specified when calling `step`, but got one at index {number} in the "
+                "given schedulers sequence.")
+        if each.optimizer is not optimizer:
+            raise ValueError(f"{kind} expects all schedulers to belong to the same optimizer, but "
+                             f"got scheduler at index {number} of another")
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -119,6 +179,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.optimizer = optimizer
         self.factor = factor
         self.min_lrs = listed(min_lr, optimizer, "min_lrs")
+        self.default_min_lr = None if isinstance(min_lr, list | tuple) else min_lr
         self.patience = patience
         self.cooldown = cooldown
         self.eps = eps
@@ -154,18 +215,20 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = _rates(self.optimizer)
 
     def _cut(self) -> None:
-        for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+        groups = self.optimizer.param_groups
+        if len(groups) != len(self.min_lrs):
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from "
+                    f"when `ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due "
+                    "to a new param group being added to the optimizer\n  mend: give `min_lrs` a "
+                    "value for each group")
+            self.min_lrs = [self.default_min_lr] * len(groups)
+        for group, least in zip(groups, self.min_lrs, strict=True):
             old = float(group["lr"])
             new = max(old * self.factor, least)
             if old - new > self.eps:
-                self._set_one(group, new)
-
-    @staticmethod
-    def _set_one(group: dict[str, Any], rate: float) -> None:
-        if hasattr(group["lr"], "fill_"):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+                set_rate(group, new)
 
     @property
     def in_cooldown(self) -> bool:

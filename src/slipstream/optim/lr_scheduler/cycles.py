@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from slipstream.optim.lr_scheduler.base import LRScheduler, Rates, listed
+from slipstream.optim.lr_scheduler.base import LRScheduler, Rates, copied, listed, set_rate
 from slipstream.optim.optimizer import Optimizer
 
 
@@ -45,7 +45,7 @@ class CyclicLR(LRScheduler):
         lows = listed(base_lr, optimizer, "base_lr")
         if last_epoch == -1:
             for low, group in zip(lows, optimizer.param_groups, strict=True):
-                group["lr"] = low
+                set_rate(group, copied(low))
         self.max_lrs = listed(max_lr, optimizer, "max_lr")
         down = step_size_up if step_size_down is None else step_size_down
         self.total_size = float(step_size_up + down)
@@ -61,14 +61,16 @@ class CyclicLR(LRScheduler):
             self.base_momentums = listed(base_momentum, optimizer, "base_momentum")
             self.max_momentums = listed(max_momentum, optimizer, "max_momentum")
             if last_epoch == -1:
-                for high, group in zip(self.max_momentums, optimizer.param_groups, strict=True):
-                    set_momentum(group, self._momentum, high)
+                self._start_momentum(optimizer)
         super().__init__(optimizer, last_epoch)
+        # The first step above went from the groups' initial rates, as a resumed cycle does.
         self.base_lrs = lows
 
-    def _initial_step(self) -> None:
-        self.base_lrs = [group["lr"] for group in self.optimizer.param_groups]
-        super()._initial_step()
+    def _start_momentum(self, optimizer: Optimizer) -> None:
+        for low, high, group in zip(self.base_momentums, self.max_momentums,
+                                    optimizer.param_groups, strict=True):
+            set_momentum(group, self._momentum, high)
+            group["max_momentum"], group["base_momentum"] = high, low
 
     def scale_fn(self, x: float) -> float:
         """How high the cycle at x goes."""

@@ -49,7 +49,7 @@ class MultiplicativeLR(LambdaLR):
 
     def get_lr(self) -> Rates:
         """The rates times the functions' values."""
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._current()
         return [rate * factor(self.last_epoch)
                 for factor, rate in zip(self.lr_lambdas, self._current(), strict=True)]
@@ -139,7 +139,7 @@ class LinearLR(LRScheduler):
         """The rates at this epoch, from those before."""
         if self.last_epoch == 0:
             return self._scaled(self.start_factor)
-        if self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._current()
         return self._scaled(self._factor(self.last_epoch) / self._factor(self.last_epoch - 1))
 
@@ -156,7 +156,7 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> Rates:
         """The rates at this epoch, from those before."""
-        return self._current() if self.last_epoch == 0 else self._scaled(self.gamma)
+        return self._current() if self._is_initial else self._scaled(self.gamma)
 
     def _get_closed_form_lr(self) -> Rates:
         return [base * self.gamma ** self.last_epoch for base in self.base_lrs]
@@ -173,7 +173,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> Rates:
         """The rates at this epoch, from those before."""
-        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._current()
         left, before = [1.0 - epoch / self.total_iters
                         for epoch in (self.last_epoch, self.last_epoch - 1)]
@@ -198,9 +198,9 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> Rates:
         """The rates at this epoch, from those before."""
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._current()
-        if self._step_count == 1:
+        if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             # From the lowest point, where a ratio would be of zeros.
@@ -237,7 +237,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
-    def _advance(self, epoch: float | None) -> None:
+    def _update_lr(self, epoch: float | None = None) -> None:
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
