@@ -205,6 +205,10 @@ class Optimizer:
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             state[target.get(key, key)] = fitted(value, target.get(key))
+        for group in groups:
+            if not group.get("capturable"):
+                count_on_host([state[target[key]] for key in group["params"]
+                               if target[key] in state])
         for mine, new in zip(self.param_groups, groups, strict=True):
             new["params"] = mine["params"]
             if "param_names" in mine:
@@ -364,6 +368,14 @@ def fitted(value: Any, parameter: ss.Tensor | None, key: str = "") -> Any:
     if isinstance(value, list | tuple):
         return type(value)(fitted(item, parameter) for item in value)
     return value
+
+
+def count_on_host(states: list[dict[str, Any]]) -> None:
+    """Bring steps that were loaded to a card back: the host's own count gives the same bits."""
+    for state in states:
+        step = state.get("step")
+        if isinstance(step, ss.Tensor) and step.device.type == "cuda":
+            state["step"] = step.cpu()
 
 
 def run_closure(closure: Closure | None) -> Any:

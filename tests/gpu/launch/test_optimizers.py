@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -51,3 +52,31 @@ def test_sizes_begin_with_the_first_step_that_is_taken(device: str) -> None:
     assert parameter.tolist() == pytest.approx([1 - 0.125 - 0.15] * 3)
     assert state["step"].item() == 2
     assert state["step_size"].tolist() == pytest.approx([0.15] * 3)
+
+
+@pytest.mark.parametrize(("name", "options"), [
+    ("Adam", {"amsgrad": True}), ("AdamW", {"foreach": True}), ("AdamW", {"fused": True}),
+    ("NAdam", {}),
+])
+def test_a_state_that_was_loaded_to_a_card_goes_on_with_the_same_bits(
+        name: str, options: dict[str, Any]) -> None:
+    gradient = ss.linspace(-1, 1, 50, device="cuda")
+
+    def run(parameter: ss.Tensor, optimizer: Any, steps: range) -> None:
+        for number in steps:
+            parameter.grad = gradient * (number + 1) ** 0.5
+            optimizer.step()
+
+    parameter = ss.nn.Parameter(ss.ones(50, device="cuda"))
+    optimizer = getattr(ss.optim, name)([parameter], lr=0.01, **options)
+    run(parameter, optimizer, range(5))
+    file = io.BytesIO()
+    ss.save((parameter.detach(), optimizer.state_dict()), file)
+    file.seek(0)
+    values, state = ss.load(file, map_location="cuda")
+    again = ss.nn.Parameter(values)
+    resumed = getattr(ss.optim, name)([again], lr=0.01, **options)
+    resumed.load_state_dict(state)
+    run(parameter, optimizer, range(5, 40))
+    run(again, resumed, range(5, 40))
+    assert again.tolist() == parameter.tolist()
