@@ -54,15 +54,17 @@ def smooth_l1_loss(input: ss.Tensor, target: ss.Tensor, size_average: bool | Non
 @autocast_as("float32")
 def huber_loss(input: ss.Tensor, target: ss.Tensor, reduction: str = "mean", delta: float = 1.0,
                weight: ss.Tensor | None = None) -> ss.Tensor:
-    """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2)."""
+    """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2), times ``weight`` of the same size."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     reduction = reduction_of(None, None, reduction)
     warn_of_shapes("huber_loss", input, target)
     if weight is None:
         return rounded_error(input, target, float(delta), False, reduction)
-    terms = rounded_error(input, target, float(delta), False, "none") * weight
-    return terms.sum() / weight.sum() if reduction == "mean" else reduced(terms, reduction)
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    # As PyTorch: mse_loss and l1_loss divide by the weights' sum, this one by the count.
+    return reduced(rounded_error(input, target, float(delta), False, "none") * weight, reduction)
 
 
 @autocast_as("float32")

@@ -158,7 +158,7 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     if held.get(tensor_name) is None:
         raise ValueError(f"Module '{module}' does not have a parameter, a buffer, or a "
                          f"parametrized element with name '{tensor_name}'")
-    tensor = held[tensor_name]
+    tensor: Any = held[tensor_name]
     before = tensor.detach()
     computed = ParametrizationList(parametrization, tensor)
     try:
