@@ -102,7 +102,11 @@ def poisson_nll_loss(input: ss.Tensor, target: ss.Tensor, log_input: bool = True
 def gaussian_nll_loss(input: ss.Tensor, target: ss.Tensor, var: ss.Tensor | float,
                       full: bool = False, eps: float = 1e-6,
                       reduction: str = "mean") -> ss.Tensor:
-    """(log var + (input - target)^2 / var) / 2, var at least eps; ValueError for a negative one."""
+    """(log var + (input - target)^2 / var) / 2, var at least eps.
+
+    ``var`` has the input's shape, or lacks its last dim, or has size 1 in one dim.  ValueError for
+    another shape and for a negative one.
+    """
     spread = var if isinstance(var, ss.Tensor) else ss.full_like(input, var)
     if isinstance(var, float) and var < 0:
         raise ValueError("var has negative entry/entries")
@@ -111,8 +115,8 @@ def gaussian_nll_loss(input: ss.Tensor, target: ss.Tensor, var: ss.Tensor | floa
     if spread.shape != input.shape:
         if tuple(input.shape[:-1]) == tuple(spread.shape):
             spread = spread.unsqueeze(-1)
-        elif spread.ndim != input.ndim or spread.shape[-1] != 1 or (
-                spread.shape[:-1] != input.shape[:-1]):
+        elif spread.ndim != input.ndim or [own for whole, own in zip(
+                input.shape, spread.shape, strict=True) if whole != own] != [1]:
             raise ValueError("var is of incorrect size")
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not valid")
