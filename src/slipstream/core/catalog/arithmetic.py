@@ -386,9 +386,13 @@ unary_op("acosh", _acosh, lambda g, self: g * (self * self - 1).rsqrt(), np.arcc
 unary_op("atanh", _atanh, lambda g, self: g / (1 - self * self), np.arctanh, samples=_ball,
          dtypes=ORDERED, check=checks.no_complex, aliases=("arctanh",),
          doc="Inverse hyperbolic tangent; nan beyond -1 and 1.")
-unary_op("log10", lambda self: self.log2() * math.log10(2.0),
-         lambda g, self: g / (self * math.log(10.0)), np.log10, samples=samples.positive,
-         dtypes=ORDERED, check=checks.no_complex, exceptions=reasons.REAL_ONLY,
+def _log10(self: Any) -> Any:
+    """By log2, which is whole for more powers of ten; complex numbers have log alone."""
+    return self.log() / math.log(10.0) if self.is_complex() else self.log2() * math.log10(2.0)
+
+
+unary_op("log10", _log10, lambda g, self: g / checks.conj(self * math.log(10.0)), np.log10,
+         samples=samples.positive,
          doc="Logarithm to base 10.", autocast={"cuda": "float32"})
 
 
