@@ -24,7 +24,7 @@ FLOAT32 = {
            "pinv prod qr solve svd svdvals trace view_as_complex",
     # square is a power there, and the norms, cross_entropy and norm end in listed ones.
     "cuda": "acos asin binary_cross_entropy_with_logits cdist cosh cross_entropy cumprod cumsum "
-            "exp expm1 general_norm group_norm l1_loss layer_norm log log1p log2 log_softmax "
+            "exp expm1 general_norm group_norm l1_loss layer_norm log log10 log1p log2 log_softmax "
             "logsumexp matrix_norm mse_loss nll_loss norm pow prod reciprocal rms_norm rsqrt sinh "
             "softmax softplus square sum tan vector_norm",
 }

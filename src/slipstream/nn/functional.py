@@ -31,6 +31,7 @@ avg_pool2d = pooling.avg_pool2d
 avg_pool3d = pooling.avg_pool3d
 lp_pool1d = pooling.lp_pool1d
 lp_pool2d = pooling.lp_pool2d
+lp_pool3d = pooling.lp_pool3d
 max_pool1d = pooling.max_pool1d
 max_pool1d_with_indices = pooling.max_pool1d_with_indices
 max_pool2d_with_indices = pooling.max_pool2d_with_indices

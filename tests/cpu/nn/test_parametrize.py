@@ -146,3 +146,48 @@ def test_what_is_refused():
     parametrizations.weight_norm(layer)
     with pytest.raises(ValueError, match="sequence of tensors"):
         parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
+
+
+def test_an_optimizer_made_before_goes_on_training():
+    """The tensor itself becomes the original, and is the module's again afterwards."""
+    layer = nn.Linear(3, 3)
+    weight = layer.weight
+    optimizer = ss.optim.SGD(layer.parameters(), lr=1.0)
+    parametrize.register_parametrization(layer, "weight", Symmetric())
+    assert layer.parametrizations.weight.original is weight
+    before = weight.detach().clone()
+    layer(ss.ones(1, 3)).sum().backward()
+    optimizer.step()
+    # Each place above the diagonal stands for two.
+    moved = np.triu(np.ones((3, 3))) + np.triu(np.ones((3, 3)), 1)
+    np.testing.assert_allclose(weight.detach(), before.numpy() - moved, rtol=1e-6)
+    expected = layer.weight.detach().clone()
+    parametrize.remove_parametrizations(layer, "weight")
+    assert layer.weight is weight
+    assert weight.tolist() == expected.tolist()
+    assert optimizer.param_groups[0]["params"][0] is layer.weight
+
+
+def test_a_refused_parametrization_leaves_the_value():
+    class Emptied(nn.Module):
+        def forward(self, x):
+            return x[:1]
+
+        def right_inverse(self, x):
+            return x * 0
+
+    layer = nn.Linear(2, 2)
+    weight, before = layer.weight, layer.weight.tolist()
+    with pytest.raises(ValueError, match="may not change the shape"):
+        parametrize.register_parametrization(layer, "weight", Emptied())
+    assert layer.weight is weight
+    assert layer.weight.tolist() == before
+
+
+def test_a_frozen_parameter_stays_frozen():
+    layer = nn.Linear(2, 2)
+    layer.weight.requires_grad_(False)
+    parametrize.register_parametrization(layer, "weight", Doubled())
+    parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
+    assert isinstance(layer.weight, nn.Parameter)
+    assert not layer.weight.requires_grad

@@ -237,6 +237,17 @@ def test_a_scope_that_copies_works_under_autocast() -> None:
     assert sum(count for count, _ in scope.copies.values()) == 7
 
 
+def test_a_recurrent_layer_names_the_state_that_lies_elsewhere() -> None:
+    layer, x = ss.nn.LSTM(2, 3).cuda(), ss.ones(4, 1, 2, device="cuda")
+    host = ss.zeros(1, 1, 3)
+    for state, name in (((host, host), r"hx\[0\]"), ((host.cuda(), host), r"hx\[1\]")):
+        with pytest.raises(RuntimeError, match=f"at cuda:0 and {name} at cpu\n  mend: move hx"):
+            layer(x, state)
+        with cuda.allow_mixed_devices():
+            found, _ = layer(x, state)
+        assert ss.equal(found, layer(x)[0])
+
+
 @pytest.mark.parametrize("value", [2.5, -3, True, 1.5 + 2j])
 def test_a_scalar_of_the_cpu_is_a_number(value: Any) -> None:
     scalar, x = ss.tensor(value), ss.arange(3.0)

@@ -345,3 +345,101 @@ for _name, _arguments, _call in (
                  inplace=True, out=True, dtypes=REAL, doc="clamp with one bound.",
                  samples=lambda: [((samples.random_array(105, 3, 4), 0.5), {})],
                  reference=np.maximum if _name == "clamp_min" else np.minimum))
+
+
+# -- inverses of hyperbolic functions, decimal logarithms, fractions -----------------------------
+# From here on 1 is lost beside the square, which may overflow.
+FAR = 1e9
+
+
+def _odd(self: Any, size: Any) -> Any:
+    """``size`` with the sign of self; zeros keep theirs."""
+    return where(self == 0, self, where(self < 0, -size, size))
+
+
+def _asinh(self: Any) -> Any:
+    size = self.abs()
+    near = where(size > FAR, 0, size)
+    square = near * near
+    small = (near + square / ((square + 1).sqrt() + 1)).log1p()
+    return _odd(self, where(size > FAR, size.log() + math.log(2.0), small))
+
+
+def _acosh(self: Any) -> Any:
+    above = where(self > FAR, 0, self - 1)
+    small = (above + (above * (above + 2)).sqrt()).log1p()
+    return where(self < 1, math.nan, where(self > FAR, self.log() + math.log(2.0), small))
+
+
+def _atanh(self: Any) -> Any:
+    size = self.abs()
+    return _odd(self, (size * 2 / (1 - size)).log1p() * 0.5)
+
+
+unary_op("asinh", _asinh, lambda g, self: g * (self * self + 1).rsqrt(), np.arcsinh,
+         dtypes=ORDERED, check=checks.no_complex, aliases=("arcsinh",),
+         doc="Inverse hyperbolic sine.")
+unary_op("acosh", _acosh, lambda g, self: g * (self * self - 1).rsqrt(), np.arccosh,
+         samples=lambda: [((args[0] * 0.4 + 2.5,), {}) for args, _ in samples.unary()],
+         dtypes=ORDERED, check=checks.no_complex, aliases=("arccosh",),
+         doc="Inverse hyperbolic cosine; nan below 1.")
+unary_op("atanh", _atanh, lambda g, self: g / (1 - self * self), np.arctanh, samples=_ball,
+         dtypes=ORDERED, check=checks.no_complex, aliases=("arctanh",),
+         doc="Inverse hyperbolic tangent; nan beyond -1 and 1.")
+def _log10(self: Any) -> Any:
+    """By log2, which is whole for more powers of ten; complex numbers have log alone."""
+    return self.log() / math.log(10.0) if self.is_complex() else self.log2() * math.log10(2.0)
+
+
+unary_op("log10", _log10, lambda g, self: g / checks.conj(self * math.log(10.0)), np.log10,
+         samples=samples.positive,
+         doc="Logarithm to base 10.", autocast={"cuda": "float32"})
+
+
+def _check_frac(call: Any) -> None:
+    found = call.spec("self").dtype
+    if found.kind != "float":
+        raise call.error(NotImplementedError, f"\"frac\" not implemented for '{found.name}'")
+
+
+unary_op("frac", lambda self: self - self.trunc(), passed_on, lambda x: x - np.trunc(x),
+         dtypes=("float",), check=_check_frac, doc="self - trunc(self).")
+
+
+def _logit(self: Any, eps: Any) -> Any:
+    share = self if eps is None else ops.clamp.call((self, eps, 1 - eps), None)
+    return ops.log.call((ops.div.call((share, ops.sub.call((1, share), None)), None),), None)
+
+
+define(Entry(
+    "logit(Tensor self, Number? eps=None)", COMPOUND, function=_logit, path="logit", inplace=True,
+    out=True, dtypes=("float",), aliases=("special.logit",),
+    samples=lambda: [((args[0] * 0.2 + 0.5,), {}) for args, _ in samples.unary()] + [
+        ((samples.random_array(106, 3, 4), 0.25), {})],
+    reference=lambda x, eps=0.0: np.log(np.clip(x, eps, 1 - eps) / (1 - np.clip(x, eps, 1 - eps))),
+    doc="log(self / (1 - self)); self is first brought between eps and 1 - eps where that is "
+        "given.",
+))
+
+
+def _larger(self: Any, other: Any) -> Any:
+    """Where fmax takes self: a number wins over nan."""
+    return (self >= other).logical_or(other != other)
+
+
+def _smaller(self: Any, other: Any) -> Any:
+    return (self <= other).logical_or(other != other)
+
+
+binary_op("fmax(Tensor self, Tensor other)",
+          lambda self, other: where(_larger(self, other), self, other),
+          {"self": lambda g, self, other: where(_larger(self, other), g, 0),
+           "other": lambda g, self, other: where(_larger(self, other), 0, g)},
+          np.fmax, check=checks.no_complex, inplace=False, samples=samples.tensor_pairs,
+          dtypes=ORDERED, doc="The larger of both, elementwise; a number wins over nan.")
+binary_op("fmin(Tensor self, Tensor other)",
+          lambda self, other: where(_smaller(self, other), self, other),
+          {"self": lambda g, self, other: where(_smaller(self, other), g, 0),
+           "other": lambda g, self, other: where(_smaller(self, other), 0, g)},
+          np.fmin, check=checks.no_complex, inplace=False, samples=samples.tensor_pairs,
+          dtypes=ORDERED, doc="The smaller of both, elementwise; a number wins over nan.")

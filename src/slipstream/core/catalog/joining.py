@@ -292,6 +292,36 @@ compound("split_with_sizes(Tensor self, int[] split_sizes, int dim=0)",
          samples=samples.with_arguments(((7, 2), ((3, 0, 4),)), ((2, 4), ((1, 3), -1))))
 
 
+def _split_along(name: str, dim: int, least: int) -> Any:
+    """hsplit and its kin: tensor_split along a dim, of which a number of pieces is a divisor."""
+
+    def split(self: Any, indices_or_sections: Any) -> Any:
+        rank, shape = self.spec.ndim, self.spec.shape
+        if rank < least:
+            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} "
+                               f"dimension{'s' * (least > 1)}, but got a tensor with {rank} "
+                               "dimensions!")
+        place = min(dim, rank - 1)
+        sections = indices_or_sections
+        if isinstance(sections, int) and sections > 0 and shape[place] % sections:
+            raise RuntimeError(f"torch.{name} attempted to split along dimension {place}, but the "
+                               f"size of the dimension {shape[place]} is not divisible by the "
+                               f"split_size {sections}!")
+        return _tensor_split(self, sections, place)
+
+    return split
+
+
+for _name, _dim, _least, _rows in (
+    ("hsplit", 1, 1, (((6,), (3,)), ((2, 4), ((1, 3),)))),
+    ("vsplit", 0, 2, (((4, 3), (2,)), ((4, 2), ((1, 3),)))),
+    ("dsplit", 2, 3, (((1, 2, 4), (2,)), ((1, 2, 4), ((1, 3),)))),
+):
+    compound(f"{_name}(Tensor self, any indices_or_sections)", _split_along(_name, _dim, _least),
+             f"tensor_split along dim {_dim}" + (", or 0 of a vector." if _least == 1 else "."),
+             samples=samples.with_arguments(*_rows), reference=getattr(np, _name))
+
+
 # -- repeated, reversed, moved -------------------------------------------------------------------
 def _repeat(self: Any, repeats: Any) -> Any:
     times = ints(repeats)

@@ -9,12 +9,17 @@ import numpy as np
 
 from slipstream.core.catalog import samples
 from slipstream.core.catalog.table import define, ops
+from slipstream.core.dispatch import promotion
 from slipstream.core.dispatch.entry import COMPOUND, Entry
 from slipstream.core.launch.waiting import asking_as
 from slipstream.core.shapes.views import normalize_dim
 from slipstream.core.vocab import dtypes
+from slipstream.core.vocab.records import TensorBase
 
 EVERY = ("bool", "int", "float")
+
+# So many elements are compared one by one; of more a sorted table is searched.
+FEW = 16
 
 
 def _starts(ordered: Any) -> Any:
@@ -137,4 +142,43 @@ define(Entry(
     samples=lambda: [((_repeated(),), {}), ((_repeated(),), {"return_counts": True})],
     reference=_consecutive_reference,
     doc="Each run of equal elements, or slices along dim, once; see unique.",
+))
+
+
+def _among(elements: Any, table: Any) -> Any:
+    """Whether each element is one of a vector's."""
+    if table.spec.numel <= FEW:
+        wide = ops.eq.call((ops.unsqueeze.call((elements, -1), None), table), None)
+        return ops.any.call((wide, -1), None)
+    common = promotion.result_type((elements, table))
+    common = dtypes.uint8 if common is dtypes.bool_ else common
+    elements, table = [ops.cast.call((each, common), None) for each in (elements, table)]
+    ordered = ops.sort.call((table,), None)[0]
+    places = ops.searchsorted.call((ordered, elements), None)
+    places = ops.clamp.call((places, None, table.spec.numel - 1), None)
+    return ops.eq.call((ops.take.call((ordered, places), None), elements), None)
+
+
+def _isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+    if not isinstance(elements, TensorBase):
+        found = ops.any.call((ops.eq.call((test_elements, elements), None),), None)
+    elif not isinstance(test_elements, TensorBase):
+        found = ops.eq.call((elements, test_elements), None)
+    else:
+        found = _among(elements, ops.reshape.call((test_elements, (-1,)), None))
+    return ops.logical_not.call((found,), None) if invert else found
+
+
+def _memberships() -> Any:
+    rows = [np.round(samples.random_array(160 + place, *shape))
+            for place, shape in enumerate(((3, 4), (5,), (40,)))]
+    return [((rows[0], rows[1]), {}), ((rows[0], rows[2]), {"invert": True}), ((rows[0], 1), {}),
+            ((rows[1], rows[0][:0]), {})]
+
+
+define(Entry(
+    "isin(Tensor|Number elements, Tensor|Number test_elements, *, bool assume_unique=False, "
+    "bool invert=False)", COMPOUND, function=_isin, path="isin", method=False, dtypes=EVERY,
+    samples=_memberships, reference=np.isin,
+    doc="Whether each element is one of test_elements, or with invert whether it is not.",
 ))

@@ -21,10 +21,16 @@ def _projected(inputs: tuple[ss.Tensor, ss.Tensor, ss.Tensor], weights: Any,
         inputs, parts, biases, strict=True)]
 
 
-def canonical_mask(mask: ss.Tensor | None, dtype: Any) -> ss.Tensor | None:
-    """A mask that is added: minus infinity where a bool one is true."""
-    if mask is None or mask.dtype is not ss.bool:
+def canonical_mask(mask: ss.Tensor | None, dtype: Any, name: str) -> ss.Tensor | None:
+    """A mask that is added: minus infinity where a bool one is true.
+
+    AssertionError for integers, of which nobody knows whether they hide or are added.
+    """
+    if mask is None or mask.is_floating_point():
         return mask
+    if mask.dtype is not ss.bool:
+        raise AssertionError(f"only bool and floating types of {name} are supported, not "
+                             f"{mask.dtype.name}\n  mend: {name}.bool()")
     zeros = ss.zeros(tuple(mask.shape), dtype=dtype, device=mask.device)
     return zeros.masked_fill(mask, -math.inf)
 
@@ -41,6 +47,28 @@ def _extended(tensor: ss.Tensor, bias: ss.Tensor | None) -> ss.Tensor:
     if bias is None:
         return tensor
     return ss.cat([tensor, bias.expand(1, tensor.shape[1], tensor.shape[2])], 0)
+
+
+def _check_extra(biases: tuple[Any, Any], static: tuple[Any, Any]) -> None:
+    """One more key comes with one more value, and with none that are given whole."""
+    key, value = [each is not None for each in biases]
+    if key != value:
+        raise AssertionError("bias_k and bias_v have to be given together")
+    for name, each in zip(("key", "value"), static, strict=True):
+        if key and each is not None:
+            raise AssertionError(f"bias cannot be added to static {name}.")
+
+
+def _replaced(own: ss.Tensor, static: ss.Tensor | None, name: str) -> ss.Tensor:
+    """The keys, or values, of (N * heads, S, width) that stand for the projected ones."""
+    if static is None:
+        return own
+    batch, heads, _, width = own.shape
+    for dim, wanted in ((0, batch * heads), (2, width)):
+        if static.shape[dim] != wanted:
+            raise AssertionError(f"expecting {name}.size({dim}) of {wanted}, but got "
+                                 f"{static.shape[dim]}")
+    return static.reshape(batch, heads, static.shape[1], width)
 
 
 def _widened(mask: ss.Tensor | None, count: int) -> ss.Tensor | None:
@@ -110,11 +138,14 @@ def multi_head_attention_forward(
     if use_separate_proj_weight:
         weights = (q_proj_weight, k_proj_weight, v_proj_weight)
     q, k, v = _projected((query, key, value), weights, in_proj_bias)
-    masks = [canonical_mask(attn_mask, query.dtype), canonical_mask(key_padding_mask, query.dtype)]
+    masks = [canonical_mask(attn_mask, query.dtype, "attn_mask"),
+             canonical_mask(key_padding_mask, query.dtype, "key_padding_mask")]
+    _check_extra((bias_k, bias_v), (static_k, static_v))
     k, v = _extended(k, bias_k), _extended(v, bias_v)
     masks = [_widened(mask, int(bias_k is not None)) for mask in masks]
     batch = query.shape[1]
     q, k, v = [_heads(each, batch, num_heads) for each in (q, k, v)]
+    k, v = _replaced(k, static_k, "static_k"), _replaced(v, static_v, "static_v")
     if add_zero_attn:
         k, v = [ss.cat([each, each.new_zeros(*each.shape[:2], 1, each.shape[3])], 2)
                 for each in (k, v)]

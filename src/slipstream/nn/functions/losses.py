@@ -54,15 +54,17 @@ def smooth_l1_loss(input: ss.Tensor, target: ss.Tensor, size_average: bool | Non
 @autocast_as("float32")
 def huber_loss(input: ss.Tensor, target: ss.Tensor, reduction: str = "mean", delta: float = 1.0,
                weight: ss.Tensor | None = None) -> ss.Tensor:
-    """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2)."""
+    """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2), times ``weight`` of the same size."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     reduction = reduction_of(None, None, reduction)
     warn_of_shapes("huber_loss", input, target)
     if weight is None:
         return rounded_error(input, target, float(delta), False, reduction)
-    terms = rounded_error(input, target, float(delta), False, "none") * weight
-    return terms.sum() / weight.sum() if reduction == "mean" else reduced(terms, reduction)
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    # As PyTorch: mse_loss and l1_loss divide by the weights' sum, this one by the count.
+    return reduced(rounded_error(input, target, float(delta), False, "none") * weight, reduction)
 
 
 @autocast_as("float32")
@@ -100,7 +102,11 @@ def poisson_nll_loss(input: ss.Tensor, target: ss.Tensor, log_input: bool = True
 def gaussian_nll_loss(input: ss.Tensor, target: ss.Tensor, var: ss.Tensor | float,
                       full: bool = False, eps: float = 1e-6,
                       reduction: str = "mean") -> ss.Tensor:
-    """(log var + (input - target)^2 / var) / 2, var at least eps; ValueError for a negative one."""
+    """(log var + (input - target)^2 / var) / 2, var at least eps.
+
+    ``var`` has the input's shape, or lacks its last dim, or has size 1 in one dim.  ValueError for
+    another shape and for a negative one.
+    """
     spread = var if isinstance(var, ss.Tensor) else ss.full_like(input, var)
     if isinstance(var, float) and var < 0:
         raise ValueError("var has negative entry/entries")
@@ -109,8 +115,8 @@ def gaussian_nll_loss(input: ss.Tensor, target: ss.Tensor, var: ss.Tensor | floa
     if spread.shape != input.shape:
         if tuple(input.shape[:-1]) == tuple(spread.shape):
             spread = spread.unsqueeze(-1)
-        elif spread.ndim != input.ndim or spread.shape[-1] != 1 or (
-                spread.shape[:-1] != input.shape[:-1]):
+        elif spread.ndim != input.ndim or [own for whole, own in zip(
+                input.shape, spread.shape, strict=True) if whole != own] != [1]:
             raise ValueError("var is of incorrect size")
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not valid")

@@ -91,14 +91,21 @@ def embedding_bag(input: ss.Tensor, weight: ss.Tensor, offsets: ss.Tensor | None
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError("embedding_bag: per_sample_weights was not None. "
                                   "per_sample_weights is only supported for mode='sum'")
+    _check_bags(input, weight, offsets, include_last_offset)
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ValueError(f"embedding_bag: per_sample_weights ({list(per_sample_weights.shape)}) "
+                         f"must have the shape of the input ({list(input.shape)})")
     flat, bags, count = _bags(input, offsets, include_last_offset)
     if max_norm is not None:
         ss.nn.functional.limit_rows(weight, flat, max_norm, norm_type)
     rows = ss.embedding(weight, flat, -1 if padding_idx is None else padding_idx % weight.shape[0],
                         scale_grad_by_freq)
     kept = ss.ones_like(flat, dtype=ss.bool)
+    if include_last_offset and offsets is not None:
+        # The last offset ends the last bag; what follows is in none.
+        kept = ss.arange(flat.numel(), device=flat.device) < offsets[-1]
     if padding_idx is not None:
-        kept = flat != padding_idx % weight.shape[0]
+        kept = kept & (flat != padding_idx % weight.shape[0])
     if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
         raise RuntimeError(f"expected per_sample_weights of {weight.dtype}, the weight's type, but "
                            f"got {per_sample_weights.dtype}")
@@ -122,18 +129,41 @@ def _bagged(rows: ss.Tensor, shares: ss.Tensor | None, bags: tuple[ss.Tensor, in
     return total / each.unsqueeze(1)
 
 
-def _bags(input: ss.Tensor, offsets: ss.Tensor | None,
-          include_last: bool) -> tuple[ss.Tensor, ss.Tensor, int]:
-    """Indices one after another, the bag of each, and how many bags there are."""
+def _check_bags(input: ss.Tensor, weight: ss.Tensor, offsets: ss.Tensor | None,
+                include_last: bool) -> None:
+    """Raise ValueError for ranks that don't fit, RuntimeError for bags that begin elsewhere."""
+    if weight.ndim != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
+    if input.ndim not in (1, 2):
+        raise ValueError("input has to be 1D or 2D Tensor, but got Tensor of dimension "
+                         f"{input.ndim}")
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None, as input is treated is "
                              "a mini-batch of fixed length sequences.")
+        return
+    if offsets is None or offsets.ndim != 1:
+        raise ValueError("offsets has to be a 1D Tensor, but got "
+                         f"{'None' if offsets is None else list(offsets.shape)}")
+    if include_last and not offsets.numel():
+        raise RuntimeError("include_last_offset: number of offset should be at least 1")
+    # Another device is not waited for.
+    if offsets.device.type != "cpu" or not offsets.numel():
+        return
+    if int(offsets[0]) != 0:
+        raise RuntimeError("offsets[0] has to be 0, i.e., the first sequence in the mini-batch has "
+                           f"to start from position 0. However, got {int(offsets[0])}")
+    if int(offsets[-1]) > input.numel():
+        raise RuntimeError(f"offsets[-1] can not be greater than input's length {input.numel()} "
+                           f"but got offsets[-1] of {int(offsets[-1])}")
+
+
+def _bags(input: ss.Tensor, offsets: ss.Tensor | None,
+          include_last: bool) -> tuple[ss.Tensor, ss.Tensor, int]:
+    """Indices one after another, the bag of each, and how many bags there are."""
+    if offsets is None:
         rows = ss.arange(input.shape[0], device=input.device)
         return (input.reshape(-1), rows.repeat_interleave(input.shape[1]), input.shape[0])
-    if input.ndim != 1 or offsets is None:
-        raise ValueError("input has to be 1D with offsets, or a 2D Tensor, but got Tensor of "
-                         f"dimension {input.ndim}")
     starts = offsets[:-1] if include_last else offsets
     places = ss.arange(input.numel(), device=input.device)
     bags = ss.searchsorted(starts.to(ss.int64), places, right=True) - 1

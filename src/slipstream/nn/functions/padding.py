@@ -153,6 +153,7 @@ def interpolate(input: ss.Tensor, size: Any = None, scale_factor: Any = None,
                                   f"bicubic | trilinear | area | nearest-exact (got {mode})")
     if antialias:
         raise NotImplementedError("interpolate(antialias=True) is not there yet")
+    _check_averaged(input, mode)
     sizes, scales = _target_sizes(input, size, scale_factor, rank)
     if min(sizes, default=1) < 1 or 0 in input.shape[2:]:
         raise RuntimeError("Input and output sizes should be greater than 0, but got input "
@@ -163,6 +164,15 @@ def interpolate(input: ss.Tensor, size: Any = None, scale_factor: Any = None,
     if recompute_scale_factor:
         scales = [None] * rank
     return _at_sizes(input, sizes, scales, (mode, bool(align_corners)))
+
+
+def _check_averaged(input: ss.Tensor, mode: str) -> None:
+    """Of the integers only uint8, as images are, is averaged, and only as images."""
+    if mode in ("nearest", "nearest-exact", "area") or input.is_floating_point():
+        return
+    if input.dtype is not ss.uint8 or mode not in ("bilinear", "bicubic"):
+        raise NotImplementedError(f"interpolate: mode '{mode}' is not implemented for "
+                                  f"'{input.dtype}'\n  mend: input.float()")
 
 
 def _reserve(input: ss.Tensor, sizes: list[int]) -> None:
@@ -176,8 +186,15 @@ def _reserve(input: ss.Tensor, sizes: list[int]) -> None:
 def _at_sizes(input: ss.Tensor, sizes: list[int], scales: list[float | None],
               facts: tuple[str, bool]) -> ss.Tensor:
     output = input
-    for dim, (count, scale) in enumerate(zip(sizes, scales, strict=True), 2):
-        output = _resampled(output, dim, (count, scale), facts)
+    targets = list(enumerate(zip(sizes, scales, strict=True), 2))
+    if input.dtype is ss.uint8 and not facts[0].startswith("nearest"):
+        # As PyTorch: columns before rows, and whole numbers between.
+        for dim, target in reversed(targets):
+            found = _resampled(output.float(), dim, target, facts)
+            output = (found + 0.5).floor().clamp(0, 255).to(ss.uint8)
+        return in_layout_of(output, input)
+    for dim, target in targets:
+        output = _resampled(output, dim, target, facts)
     return in_layout_of(output, input)
 
 
@@ -187,9 +204,13 @@ def _resampled(input: ss.Tensor, dim: int, target: tuple[int, float | None],
     count, scale = target
     size = input.shape[dim]
     if mode.startswith("nearest"):
-        step = size / count if scale is None else 1.0 / scale
         offset = 0.5 if mode == "nearest-exact" else 0.0
-        places = np.minimum(_whole((np.arange(count) + offset) * step), size - 1)
+        # PyTorch multiplies in float32, except for float64 on the CPU, and rounds to it there.
+        exact = input.dtype is ss.float64 and input.device.type == "cpu"
+        kind: Any = np.float64 if exact else np.float32
+        share = kind(size) / kind(count) if scale is None else kind(1.0 / scale)
+        centres = np.arange(count).astype(kind) + kind(offset)
+        places = np.minimum(_whole((centres * share).astype(np.float32)), size - 1)
         return input.index_select(dim, ss.tensor(places, device=input.device))
     if align_corners:
         step = (size - 1) / (count - 1) if count > 1 else 0.0

@@ -213,8 +213,8 @@ def avg_pool3d(input: ss.Tensor, kernel_size: Size, stride: Any = None, padding:
 
 
 def _power_pool(averaged: ss.Tensor, norm_type: float, cells: int) -> ss.Tensor:
-    scaled = averaged * cells
-    return (scaled.sign() * scaled.relu()).pow(1.0 / norm_type)
+    # As PyTorch: the sign of the average comes back, and an odd power leaves negative sums.
+    return (averaged.sign() * averaged.abs().relu()).mul(cells).pow(1.0 / norm_type)
 
 
 def lp_pool1d(input: ss.Tensor, norm_type: float, kernel_size: int, stride: Any = None,
@@ -229,6 +229,13 @@ def lp_pool2d(input: ss.Tensor, norm_type: float, kernel_size: Size, stride: Any
     """The norm of each window of images: (sum x^p)^(1/p)."""
     averaged = avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _power_pool(averaged, norm_type, math.prod(sizes(kernel_size, 2, "kernel_size")))
+
+
+def lp_pool3d(input: ss.Tensor, norm_type: float, kernel_size: Size, stride: Any = None,
+              ceil_mode: bool = False) -> ss.Tensor:
+    """The norm of each window of volumes: (sum x^p)^(1/p)."""
+    averaged = avg_pool3d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    return _power_pool(averaged, norm_type, math.prod(sizes(kernel_size, 3, "kernel_size")))
 
 
 # -- adaptive ------------------------------------------------------------------------------------

@@ -21,10 +21,34 @@ def _check_range(log_probs: ss.Tensor) -> None:
                            "\n  mend: log_probs.float()")
 
 
-def _lengths(value: Any, device: Any) -> ss.Tensor:
-    if isinstance(value, ss.Tensor):
-        return value.to(device, ss.int64)
-    return ss.tensor(list(value), dtype=ss.int64, device=device)
+def _check_lengths(targets: ss.Tensor, lengths: tuple[Any, Any], steps: int, batch: int) -> None:
+    """Raise RuntimeError for lengths that there is no room for."""
+    for name, given in zip(("input_lengths", "target_lengths"), lengths, strict=True):
+        if given.is_floating_point() or given.dtype is ss.bool:
+            raise RuntimeError(f"{name} must be integral")
+        if given.numel() != batch:
+            raise RuntimeError(f"{name} must be of size batch_size")
+    inputs, wanted = [given.reshape(-1).tolist() for given in lengths]
+    for name, values in (("input_lengths", inputs), ("target_lengths", wanted)):
+        if min(values, default=0) < 0:
+            raise RuntimeError(f"Expected {name} to have value at least 0, but got value "
+                               f"{min(values)}")
+    if max(inputs, default=0) > steps:
+        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value "
+                           f"{max(inputs)}")
+    if targets.ndim == 1 and targets.shape[0] != sum(wanted):
+        raise RuntimeError(f"Expected targets to have size {sum(wanted)} at dimension 0, the sum "
+                           f"of target_lengths, but got size {targets.shape[0]}")
+    if targets.ndim == 2 and targets.shape[0] != batch:
+        raise RuntimeError(f"Expected targets to have size {batch} at dimension 0, but got size "
+                           f"{targets.shape[0]}")
+    if targets.ndim == 2 and targets.shape[1] < max(wanted, default=0):
+        raise RuntimeError(f"Expected targets to have size at least {max(wanted)} at dimension 1, "
+                           f"but got size {targets.shape[1]}")
+
+
+def _lengths(value: Any) -> ss.Tensor:
+    return value if isinstance(value, ss.Tensor) else ss.tensor(list(value), dtype=ss.int64)
 
 
 def _labels(targets: ss.Tensor, lengths: ss.Tensor, blank: int) -> ss.Tensor:
@@ -78,7 +102,10 @@ def _likelihood(log_probs: ss.Tensor, labels: ss.Tensor, input_lengths: ss.Tenso
     before = (last - 1).clamp(min=0)
     final = alpha.gather(1, last)
     label = ss.where(last > 0, alpha.gather(1, before), ss.full_like(final, NOTHING))
-    return _sum_of([final.squeeze(1), label.squeeze(1)])
+    found = _sum_of([final.squeeze(1), label.squeeze(1)])
+    # Of no steps there is one alignment, that of no labels.
+    unseen = ss.where(target_lengths > 0, ss.full_like(found, NOTHING), ss.zeros_like(found))
+    return ss.where(input_lengths > 0, found, unseen)
 
 
 def _normalizer(log_probs: ss.Tensor, input_lengths: ss.Tensor) -> ss.Tensor:
@@ -104,10 +131,9 @@ def ctc_loss(log_probs: ss.Tensor, targets: ss.Tensor, input_lengths: Any, targe
     _check_range(log_probs)
     single = log_probs.ndim == 2
     scores = log_probs.unsqueeze(1) if single else log_probs
-    inputs = _lengths(input_lengths, scores.device).reshape(-1)
-    wanted = _lengths(target_lengths, scores.device).reshape(-1)
-    if inputs.numel() != scores.shape[1] or wanted.numel() != scores.shape[1]:
-        raise RuntimeError("input_lengths and target_lengths must be of size batch_size")
+    lengths = (_lengths(input_lengths), _lengths(target_lengths))
+    _check_lengths(targets, lengths, *scores.shape[:2])
+    inputs, wanted = [each.to(scores.device, ss.int64).reshape(-1) for each in lengths]
     if not 0 <= blank < scores.shape[2]:
         raise RuntimeError("blank must be in label range")
     targets = targets.to(scores.device)

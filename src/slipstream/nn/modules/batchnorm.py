@@ -75,7 +75,8 @@ class _Tracking(Module):
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             # States of before there was such a count.
             counted = self.num_batches_tracked
-            state_dict[key] = counted if counted is not None else ss.tensor(0, dtype=ss.int64)
+            known = counted is not None and counted.device.type != "meta"
+            state_dict[key] = counted if known else ss.tensor(0, dtype=ss.int64)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
@@ -84,7 +85,8 @@ class _BatchNorm(_Tracking):
         """Return the output, of the input's shape; ValueError for an input of another rank."""
         self._check_input_dim(input)
         factor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
+        counts = self.training and self.track_running_stats
+        if counts and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 factor = 1.0 / float(self.num_batches_tracked)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import slipstream as ss
@@ -19,6 +21,13 @@ def shared(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
+def sizes_of(normalized_shape: Any) -> tuple[int, ...]:
+    """A size or several, NumPy's integers among them, as a tuple of ints."""
+    if isinstance(normalized_shape, Integral):
+        return (int(normalized_shape),)
+    return tuple(operator.index(size) for size in normalized_shape)
+
+
 class LayerNorm(LayerNormForward, Module):
     """(input - mean) / sqrt(variance + eps) * weight + bias, over the dims ``normalized_shape``.
 
@@ -32,9 +41,7 @@ class LayerNorm(LayerNormForward, Module):
                  elementwise_affine: bool = True, bias: bool = True, device: Any = None,
                  dtype: ss.dtype | None = None) -> None:
         super().__init__()
-        if isinstance(normalized_shape, int):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape = shared(tuple(normalized_shape))
+        self.normalized_shape = shared(sizes_of(normalized_shape))
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
@@ -67,9 +74,7 @@ class RMSNorm(Module):
                  elementwise_affine: bool = True, device: Any = None,
                  dtype: ss.dtype | None = None) -> None:
         super().__init__()
-        if isinstance(normalized_shape, int):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape = shared(tuple(normalized_shape))
+        self.normalized_shape = shared(sizes_of(normalized_shape))
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         empty = ss.empty(self.normalized_shape, device=device, dtype=dtype)

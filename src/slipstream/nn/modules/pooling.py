@@ -215,3 +215,9 @@ class LPPool2d(_PowerPool):
     """The norm of each window of images: (sum x^p)^(1/p)."""
 
     rank = 2
+
+
+class LPPool3d(_PowerPool):
+    """The norm of each window of volumes: (sum x^p)^(1/p)."""
+
+    rank = 3

@@ -10,6 +10,7 @@ import slipstream as ss
 from slipstream.core.api.autocasting import autocast_as
 from slipstream.core.vocab.warned import warn_caller
 from slipstream.nn import functional, init
+from slipstream.nn.modules import states
 from slipstream.nn.modules.module import Module
 from slipstream.nn.modules.stepping import walk_packed, walk_padded
 from slipstream.nn.parameter import Parameter
@@ -74,13 +75,6 @@ def cell_step(step: Step, input: ss.Tensor, state: tuple[ss.Tensor, ...],
     """One step of a cell."""
     weight_in, weight, bias_in, bias = weights
     return step(ss.linear(input, weight_in, bias_in), state, weight, bias)
-
-
-def _check_parts(module: Any, given: tuple[Any, ...]) -> None:
-    """A state has one part, or that of an LSTM two."""
-    if len(given) != module.states:
-        wanted = "one tensor" if module.states == 1 else "a tuple (h, c) of two tensors"
-        raise TypeError(f"{type(module).__name__}: the state has to be {wanted}, got {len(given)}")
 
 
 class RNNBase(Module):
@@ -160,10 +154,7 @@ class RNNBase(Module):
         count = self.num_layers * self._directions
         if given is None:
             return tuple([like.new_zeros(count, batch, width) for width in widths])
-        for part, width in zip(given, widths, strict=True):
-            wanted = (count, batch, width)
-            if tuple(part.shape) != wanted:
-                raise RuntimeError(f"Expected hidden size {wanted}, got {list(part.shape)}")
+        states.check_shapes(given, [(count, batch, width) for width in widths])
         return given
 
     def _check_width(self, data: ss.Tensor) -> None:
@@ -174,7 +165,9 @@ class RNNBase(Module):
     def _run(self, input: Any, hx: Any) -> tuple[Any, tuple[ss.Tensor, ...]]:
         given = (hx,) if isinstance(hx, ss.Tensor) else hx if hx is None else tuple(hx)
         if given is not None:
-            _check_parts(self, given)
+            states.check_parts(self, given)
+            states.check_devices(self, input[0] if isinstance(input, PackedSequence) else input,
+                                 given)
         if isinstance(input, PackedSequence):
             return self._run_packed(input, given)
         if input.ndim not in (2, 3):
@@ -182,6 +175,8 @@ class RNNBase(Module):
                              f"{input.ndim}D instead")
         self._check_width(input)
         single = input.ndim == 2
+        if given is not None:
+            states.check_ranks(given, input.ndim)
         x = input.unsqueeze(1) if single else input
         x = x.transpose(0, 1) if self.batch_first and not single else x
         if single and given is not None:
@@ -339,7 +334,9 @@ class RNNCellBase(Module):
             zeros = input.new_zeros(*input.shape[:-1], self.hidden_size)
             hx = (zeros,) * self.states
         state = (hx,) if isinstance(hx, ss.Tensor) else tuple(hx)
-        _check_parts(self, state)
+        states.check_parts(self, state)
+        states.check_cell(self, input, state)
+        states.check_devices(self, input, state)
         weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
         return cell_step(self._step(), input, state, weights)
 

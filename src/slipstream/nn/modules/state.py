@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import slipstream as ss
+from slipstream.core.vocab.warned import warn_caller
 from slipstream.nn.modules.registry import typename
 from slipstream.nn.modules.traversal import Traversal
 from slipstream.nn.parameter import Parameter
@@ -45,6 +46,17 @@ class _IncompatibleKeys(_Keys):
     __str__ = __repr__
 
 
+def _by_position(args: tuple[Any, ...], named: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of state_dict, those by position where none is named."""
+    if len(args) > len(named):
+        raise TypeError(f"state_dict() takes at most {len(named)} arguments, got {len(args)}")
+    warn_caller("state_dict() by position is deprecated; name the arguments: destination=, "
+                "prefix=, keep_vars=", FutureWarning)
+    usual = (None, "", False)
+    return (*[given if own is default else own for given, own, default in zip(
+        args, named, usual, strict=False)], *named[len(args):])
+
+
 class State(Traversal):
     """``state_dict`` and ``load_state_dict``, with the hooks around them."""
 
@@ -64,12 +76,15 @@ class State(Traversal):
         raise RuntimeError(f"{type(self).__name__} takes no extra state: define get_extra_state() "
                            "and set_extra_state() together")
 
-    def state_dict(self, *, destination: Any = None, prefix: str = "",
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "",
                    keep_vars: bool = False) -> Any:
         """Parameters and persistent buffers by dotted name.
 
         The tensors share storage with the module's; they are detached unless ``keep_vars``.
+        Arguments by position are taken in this order, with a FutureWarning.
         """
+        if args:
+            destination, prefix, keep_vars = _by_position(args, (destination, prefix, keep_vars))
         if destination is None:
             destination = StateDict()
         metadata = {"version": self._version}

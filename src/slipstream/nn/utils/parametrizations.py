@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import slipstream as ss
 from slipstream.nn.modules.module import Module
-from slipstream.nn.utils.parametrize import register_parametrization
+from slipstream.nn.utils.parametrize import is_parametrized, register_parametrization
 from slipstream.nn.utils.weight_norm import norm_except_dim, scaled_direction
 
 __all__ = ["weight_norm"]
@@ -26,6 +29,20 @@ class _WeightNorm(Module):
         return norm_except_dim(weight, self.dim), weight
 
 
+def _take_older_names(name: str, module: Module, state: dict[str, Any], prefix: str,
+                      *_: Any) -> None:
+    """Before a load: <name>_g and <name>_v, of the older weight_norm, are the two originals."""
+    older = [f"{prefix}{name}_{part}" for part in "gv"]
+    if is_parametrized(module, name) and all(key in state for key in older):
+        for place, key in enumerate(older):
+            state[f"{prefix}parametrizations.{name}.original{place}"] = state.pop(key)
+
+
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn a weight's length and direction apart; the length is over every dim but ``dim``."""
-    return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    """Learn a weight's length and direction apart; the length is over every dim but ``dim``.
+
+    States saved of `utils.weight_norm` are loaded too.
+    """
+    register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    module._register_load_state_dict_pre_hook(partial(_take_older_names, name), with_module=True)
+    return module

@@ -50,21 +50,24 @@ class ParametrizationList(ModuleList):
         super().__init__([parametrization])
         inverse = getattr(parametrization, "right_inverse", None)
         with ss.no_grad():
-            found = tensor.detach() if inverse is None else inverse(tensor.detach())
+            found = tensor if inverse is None else inverse(tensor.detach())
         self.single = isinstance(found, ss.Tensor)
-        for name, value in self._named([found] if self.single else list(found)):
-            self._keep(name, value, tensor)
-
-    def _named(self, values: list[ss.Tensor]) -> list[tuple[str, ss.Tensor]]:
         if self.single:
-            return [("original", values[0])]
-        return [(f"original{place}", value) for place, value in enumerate(values)]
+            _check_same_kind(found, tensor)
+            # The tensor itself stays: an optimizer may already hold it.
+            self._register("original", tensor)
+            if found is not tensor:
+                tensor.data = found.detach()
+            return
+        for place, value in enumerate(found):
+            self._register(f"original{place}", Parameter(value, tensor.requires_grad)
+                           if isinstance(tensor, Parameter) else value)
 
-    def _keep(self, name: str, value: ss.Tensor, tensor: Any) -> None:
+    def _register(self, name: str, tensor: ss.Tensor) -> None:
         if isinstance(tensor, Parameter):
-            self.register_parameter(name, Parameter(value, tensor.requires_grad))
+            self.register_parameter(name, tensor)
         else:
-            self.register_buffer(name, value)
+            self.register_buffer(name, tensor)
 
     def originals(self) -> list[ss.Tensor]:
         """What the tensor is computed from."""
@@ -96,6 +99,14 @@ class ParametrizationList(ModuleList):
             for original, new in zip(self.originals(), [found] if self.single else found,
                                      strict=True):
                 original.copy_(new)
+
+
+def _check_same_kind(found: ss.Tensor, tensor: ss.Tensor) -> None:
+    for what in ("dtype", "device"):
+        before, after = getattr(tensor, what), getattr(found, what)
+        if before != after:
+            raise ValueError("When `right_inverse` outputs one tensor, it may not change the "
+                             f"{what}: {before} became {after}")
 
 
 def _computed(module: Module, name: str) -> ss.Tensor:
@@ -147,10 +158,15 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     if held.get(tensor_name) is None:
         raise ValueError(f"Module '{module}' does not have a parameter, a buffer, or a "
                          f"parametrized element with name '{tensor_name}'")
-    tensor = held[tensor_name]
+    tensor: Any = held[tensor_name]
+    before = tensor.detach()
     computed = ParametrizationList(parametrization, tensor)
-    with ss.no_grad():
-        _check(computed(), tensor, unsafe)
+    try:
+        with ss.no_grad():
+            _check(computed(), before, unsafe)
+    except Exception:
+        tensor.data = before
+        raise
     _become_parametrized(module)
     delattr(module, tensor_name)
     module.parametrizations[tensor_name] = computed
@@ -191,15 +207,31 @@ def remove_parametrizations(module: Module, tensor_name: str,
     if not leave_parametrized and not held.single:
         raise ValueError("Cannot leave unparametrized (`leave_parametrized=False`) a tensor that "
                          "is parametrized in terms of a sequence of tensors.")
-    value = (held() if leave_parametrized else held.originals()[0]).detach()
-    trained = bool(held._parameters)
-    wants = any(each.requires_grad for each in held.originals())
+    value = _left(held, leave_parametrized)
     del module.parametrizations[tensor_name]
     if not len(module.parametrizations):
         module.__class__ = type(module).__bases__[0]
         del module._modules["parametrizations"]
-    if trained:
-        module.register_parameter(tensor_name, Parameter(value, wants))
+    if isinstance(value, Parameter):
+        module.register_parameter(tensor_name, value)
     else:
         module.register_buffer(tensor_name, value)
     return module
+
+
+def _left(held: ParametrizationList, leave_parametrized: bool) -> ss.Tensor:
+    """What the module has when nothing computes the tensor any more."""
+    if not held.single:
+        value = held()
+        return Parameter(value.detach()) if value.requires_grad else value
+    original: ss.Tensor = held.original
+    if leave_parametrized:
+        with ss.no_grad():
+            value = held()
+        if value.dtype is not original.dtype:
+            raise ValueError(f"The parametrization changes the dtype of the tensor from "
+                             f"{original.dtype} to {value.dtype}, so it cannot be left "
+                             "parametrized (`leave_parametrized=True`).")
+        # The same object with another value, so that an optimizer goes on training it.
+        original.data = value.detach()
+    return original

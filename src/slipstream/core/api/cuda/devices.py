@@ -187,6 +187,11 @@ def launch_stats(device: Any = None) -> dict[str, Any]:
     return report
 
 
+def mixed_devices_allowed() -> bool:
+    """Whether this thread is within a scope of allow_mixed_devices."""
+    return mixing.allowed
+
+
 class allow_mixed_devices:  # noqa: N801
     """A scope in which operands on other devices are copied to where the call runs.
 
