@@ -86,6 +86,7 @@ def bound(tokens: list[Token], source: str) -> dict[str, str]:
             what = "".join([each.text for each in tokens[place:place + 3]
                             if each.kind == "word" or each.text == "::"])
             raise outside(what, source, token.start)
+    for place, token in enumerate(tokens):
         if token.text != "def" or tokens[place - 1].text != ".":
             continue
         parts = split(tokens[place + 2:closing(tokens, place + 1)])
