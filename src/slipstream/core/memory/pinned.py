@@ -77,13 +77,13 @@ class PinnedAllocator(Allocator):
         """
         pending = self.copies.setdefault(address, [])
         pending.append(done)
-        if len(pending) > 1:
-            # A block that is copied again and again remembers what still runs only.
-            for each in tuple(pending):
-                if each is not done and each():
-                    # Another thread may have found it done as well.
-                    with contextlib.suppress(ValueError):
-                        pending.remove(each)
+        if len(pending) == 1:
+            return
+        # A block that is copied again and again remembers what still runs only.
+        for each in [each for each in tuple(pending) if each is not done and each()]:
+            # Another thread may have found it done as well.
+            with contextlib.suppress(ValueError):
+                pending.remove(each)
 
     def owns(self, address: int) -> bool:
         """Tell whether an address lies in pinned memory of ours."""
