@@ -64,7 +64,7 @@ class Elementwise(Optimizer):
     # What of the state is a number beside the step, in a tensor.
     counters: tuple[str, ...] = ()
     # Whether numbers and formula follow from the group's options and the number of the step, so
-    # that parameters which began together share them.
+    # that parameters which began together share them; else each is updated by itself.
     uniform = False
     # Loss scalers set ``found_inf`` before a step instead of looking at it.
     _step_supports_amp_scaling = True
@@ -81,11 +81,8 @@ class Elementwise(Optimizer):
         try:
             if found is not None:
                 self.divide_gradients()
-            for part in self._parts(found) if self.uniform else ():
+            for part in self._parts(found):
                 self._update_part(part, found)
-            for group in () if self.uniform else self.param_groups:
-                for parameter in trained(group):
-                    self._update(parameter, group)
         finally:
             state.grad_enabled = before
         return loss
@@ -106,6 +103,9 @@ class Elementwise(Optimizer):
                                  f"devices: {list(CAPTURABLE)}.")
         if not state:
             state.update(self._first_state(parameter, group))
+        if not self.uniform:
+            # A list of its own, which heeds a bad index that an earlier kernel met.
+            return state, id(parameter)
         counts = self.counts_steps and self._counts_on_device(group, parameter)
         return state, parameter.device if counts else None
 

@@ -142,6 +142,32 @@ def test_a_bad_index_keeps_parameters_as_they_were() -> None:
     assert [param.tolist() for param in params] != before
 
 
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "ASGD"])
+def test_a_bad_index_in_a_step_keeps_weights_and_moments(name: str) -> None:
+    embedding = ss.nn.Embedding(10, 4, device="cuda")
+    optimizer = getattr(optim, name)(embedding.parameters())
+
+    def step(*rows: int) -> None:
+        optimizer.zero_grad()
+        embedding(ss.tensor(rows, device="cuda")).square().sum().backward()
+        optimizer.step()
+        ss.cuda.synchronize()
+
+    def kept() -> list[Any]:
+        state = optimizer.state[embedding.weight]
+        names = [name for name in ("exp_avg", "exp_avg_sq", "ax") if name in state]
+        return [embedding.weight.tolist(), *[state[name].tolist() for name in names]]
+
+    step(1, 2)
+    step(1, 2)
+    before = kept()
+    with pytest.raises(IndexError, match="index 99"):
+        step(1, 99)
+    assert kept() == before
+    step(1, 2)
+    assert kept() != before
+
+
 def test_several_streams() -> None:
     pair = Pair("cuda", "adamw")
     other = ss.cuda.Stream()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import slipstream as ss
+from slipstream.core.launch.cuda.pinning import Pending
+from slipstream.core.launch.door import door
+
+# Elements of what takes a while to copy: it is still under way when the driver is asked next.
+COUNT = 1 << 18
 
 
 def test_a_pinned_tensor_says_so() -> None:
@@ -88,3 +96,106 @@ def test_a_copy_to_the_cpu_in_a_hurry_is_pinned(restart: Any) -> None:
     w.sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [1.0] * 1000
+
+
+def in_a_thread(act: Callable[[], Any]) -> None:
+    """Call a function in another thread, to its end."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+def once_within(monkeypatch: Any, driver: Any, name: str, act: Callable[[], Any],
+                before: bool = False) -> None:
+    """Let another thread act within the next call of a driver: after it, or ``before`` it."""
+    plain, left = getattr(driver, name), [act]
+
+    def call(*arguments: Any) -> Any:
+        now = left.pop() if left else None
+        if now is not None and before:
+            in_a_thread(now)
+        result = plain(*arguments)
+        if now is not None and not before:
+            in_a_thread(now)
+        return result
+
+    monkeypatch.setattr(driver, name, call)
+
+
+class Streamed:
+    """Copies of a pinned tensor of ones, on streams of their own."""
+
+    def __init__(self) -> None:
+        # What earlier drivers left to the collector counts no more.
+        gc.collect()
+        ss.ones(1000, device="cuda").sum().item()
+        self.host = ss.ones(COUNT, pin_memory=True)
+        self.made: list[tuple[Any, Any]] = []
+
+    def copy(self, times: int = 1) -> None:
+        stream = ss.cuda.Stream()
+        with ss.cuda.stream(stream):
+            for _ in range(times):
+                self.made.append((stream, self.host.to("cuda", non_blocking=True)))
+
+    def sums(self) -> list[float]:
+        found = []
+        for stream, copy in self.made:
+            with ss.cuda.stream(stream):
+                found.append(copy.sum().item())
+        return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_block_remembers_a_copy_of_another_thread(restart: Any, monkeypatch: Any,
+                                                    seed: int) -> None:
+    driver, copies = restart(seed=seed), Streamed()
+    copies.copy()
+    first = copies.made[0][0]
+    # While the driver is asked whether the first copy is done, another thread makes more.
+    once_within(monkeypatch, driver, "query_event", lambda: copies.copy(4))
+    copies.copy()
+    assert len(copies.made) == 6
+    second = copies.made[-1][0]
+    address = copies.host.storage.address
+    del copies.host
+    first.synchronize()
+    second.synchronize()
+    ss.empty(COUNT, pin_memory=True).fill_(99.0)
+    assert copies.sums() == [COUNT] * 6
+    assert ss.empty(COUNT, pin_memory=True).storage.address == address
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_writing_waits_for_the_copies_of_all_threads(restart: Any, monkeypatch: Any,
+                                                     seed: int) -> None:
+    driver, copies = restart(seed=seed), Streamed()
+    before = door.pending
+    once_within(monkeypatch, driver, "copy", lambda: copies.copy(4))
+    copies.copy()
+    copies.host.fill_(99.0)
+    assert copies.sums() == [COUNT] * 5
+    assert copies.host.storage.pending is None
+    assert door.pending == before
+
+
+def test_writing_waits_while_another_thread_begins_a_copy(restart: Any, monkeypatch: Any) -> None:
+    driver, copies = restart(), Streamed()
+    copies.copy()
+    once_within(monkeypatch, driver, "copy", lambda: copies.host.fill_(99.0), before=True)
+    copies.copy()
+    assert copies.sums() == [COUNT, 99.0 * COUNT]
+
+
+def test_copies_that_follow_each_other_are_carried_as_one(restart: Any) -> None:
+    restart()
+    copies, before = Streamed(), door.pending
+    for _ in range(20):
+        copies.copy()
+    assert isinstance(copies.host.storage.pending, Pending)
+    assert door.pending == before + 1
+    del copies.host
+    copies.sums()
+    # The allocator lets go of the last copy when it looks again.
+    ss.empty(COUNT, pin_memory=True)
+    assert door.pending == before

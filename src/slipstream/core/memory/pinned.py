@@ -6,6 +6,7 @@ until its copies are done, and only then given out again: the host may write to 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -69,13 +70,20 @@ class PinnedAllocator(Allocator):
         self.parked: list[tuple[int, int]] = []
 
     def used(self, address: int, done: Callable[[], bool]) -> None:
-        """A copy uses a live block until ``done()`` is true."""
-        pending = self.copies.get(address)
-        if pending is None:
-            self.copies[address] = [done]
+        """A copy uses a live block until ``done()`` is true.
+
+        Other threads come in wherever the driver is asked: the list only ever gains and loses
+        single entries, so that none of theirs is lost.
+        """
+        pending = self.copies.setdefault(address, [])
+        pending.append(done)
+        if len(pending) == 1:
             return
         # A block that is copied again and again remembers what still runs only.
-        self.copies[address] = [*[each for each in pending if not each()], done]
+        for each in [each for each in tuple(pending) if each is not done and each()]:
+            # Another thread may have found it done as well.
+            with contextlib.suppress(ValueError):
+                pending.remove(each)
 
     def owns(self, address: int) -> bool:
         """Tell whether an address lies in pinned memory of ours."""

@@ -31,6 +31,12 @@ class Pending:
         backend = self.backend
         host_waits(backend.device, "pinned copy", backend.edges.wait_event, self.event, self.place)
 
+    def covers(self, other: Pending) -> bool:
+        """Whether this copy is done only after another one."""
+        number, known = other.place
+        return (other.backend is self.backend
+                and self.place[1].get(number, -1) >= known[number])
+
     def done(self) -> bool:
         """Whether the copy is done; does not wait."""
         found: bool = self.backend.driver.query_event(self.event)
@@ -40,6 +46,53 @@ class Pending:
         # Those storages are gone that nobody looked at again.
         door.pending -= self.counted
         self.backend.edges.forget_event(self.event)
+
+
+class Several:
+    """Copies of several streams that use a storage at once, none known to come after another.
+
+    It stands in the storage for all of them; ``counted`` as in `Pending`.
+    """
+
+    def __init__(self, copies: tuple[Pending, ...]) -> None:
+        self.copies = copies
+        self.counted = 0
+
+    def wait(self) -> None:
+        """Return when all of them are done."""
+        for each in self.copies:
+            each.wait()
+
+    def __del__(self) -> None:
+        door.pending -= self.counted
+
+
+def copies_of(found: Any) -> tuple[Pending, ...]:
+    """The copies that what a storage carries stands for."""
+    if isinstance(found, Several):
+        return found.copies
+    return () if found is None else (found,)
+
+
+def carry(storage: Storage, pending: Pending) -> None:
+    """Let a storage carry one more copy, and those before that it does not come after.
+
+    Other threads may add theirs, or take off what they waited for, at the same time.
+    """
+    while True:
+        before = storage.pending
+        left = [each for each in copies_of(before) if not pending.covers(each)]
+        now = Several((*left, pending)) if left else pending
+        if storage.pending is not before:
+            continue
+        # No call comes between this look and the last count, so that no other thread does.
+        storage.pending = now
+        now.counted += 1
+        if before is None:
+            door.pending += 1
+        else:
+            before.counted -= 1
+        return
 
 
 class Pinning:
@@ -86,27 +139,22 @@ class Pinning:
         event, place = self.backend.edges.record_event(queue, 0, False, False)
         pending = Pending(self.backend, event, place)
         for storage in storages:
+            carry(storage, pending)
+        for storage in storages:
             # Another card's allocator may have pinned it.
             owner: Any = owners[storage.owner] if storage.owner >= 0 else None
             known = owner if isinstance(owner, PinnedAllocator) else self.allocator
             known.used(storage.address, pending.done)
-            pending.counted += 1
-            door.pending += 1
-            storage.pending = pending
 
     def follow(self, queue: Queue, storage: Storage) -> None:
-        """Let the next copy of a stream come after the one that still uses a host storage.
+        """Let the next copy of a stream come after those that still use a host storage.
 
-        The stream waits for it; the host has to where the copy is another device's.
+        The stream waits for them; the host has to where a copy is another device's.  The storage
+        carries them on until `note`: another thread may look before the next copy stands there.
         """
-        before = storage.pending
-        if before is None:
-            return
-        if before.backend is not self.backend:
-            door.settle_storage(storage)
-            return
-        storage.pending = None
-        before.counted -= 1
-        door.pending -= 1
-        if before.place[0] != queue.number:
-            self.backend.edges.order_after(queue, before.event, before.place)
+        for before in copies_of(storage.pending):
+            if before.backend is not self.backend:
+                door.settle_storage(storage)
+                return
+            if before.place[0] != queue.number:
+                self.backend.edges.order_after(queue, before.event, before.place)
