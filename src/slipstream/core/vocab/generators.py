@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import cython
 
@@ -36,7 +36,8 @@ def checked_seed(seed: object) -> int:
 class Generator:
     """A stream of random numbers on a device, with PyTorch's interface.
 
-    States are bytes here.  Every method is safe to call from several threads.
+    States are bytes here.  Every method is safe to call from several threads.  Where the running
+    thread captures a graph that takes its draws from here, a `StandIn` answers.
     """
 
     def __init__(self, device: Hashable = "cpu") -> None:
@@ -44,22 +45,46 @@ class Generator:
         self._seed = DEFAULT_SEED
         self._counter = 0
         self._lock = threading.Lock()
+        # By capture; nothing but single steps of a dict, since a collector may end a capture.
+        self._stand_ins: dict[object, StandIn] = {}
 
     @property
     def device(self) -> Hashable:
         """The device whose random numbers these are."""
         return self._device
 
+    def stand_in(self, capture: object, found: StandIn | None) -> None:
+        """Let a generator stand for this one where a capture goes on, or none any more."""
+        if found is None:
+            self._stand_ins.pop(capture, None)
+        else:
+            self._stand_ins[capture] = found
+
+    def _standing(self) -> StandIn | None:
+        """What stands for this generator on the running thread."""
+        for each in list(self._stand_ins.values()):
+            if each.is_here():
+                return each
+        return None
+
     def manual_seed(self, seed: object) -> Generator:
         """Start the stream of ``seed`` from its beginning, and return the generator.
 
-        Raises RuntimeError for what is no integer, ValueError outside [-2**63, 2**64).
+        Raises RuntimeError for what is no integer and inside a capture, ValueError outside
+        [-2**63, 2**64).
         """
         value = checked_seed(seed)
+        self.check_seeding()
         with self._lock:
             self._seed = value
             self._counter = 0
         return self
+
+    def check_seeding(self) -> None:
+        """Raise RuntimeError where the running thread captures draws of this generator."""
+        if self._stand_ins and self._standing() is not None:
+            raise RuntimeError("cuda graph: a generator is seeded inside the capture, which no "
+                               "replay would repeat\n  mend: seed it outside of the capture")
 
     def seed(self) -> int:
         """Seed with a number from the system's source of randomness and return it."""
@@ -77,6 +102,10 @@ class Generator:
 
     def draw(self, count: int) -> tuple[int, int]:
         """Consume ``count`` counters; return the stream (seed, first counter) they belong to."""
+        if self._stand_ins:
+            found = self._standing()
+            if found is not None:
+                return found.draw(count)
         if cython.compiled:
             # No bytecode runs in between, and 64-bit counters go round by themselves.
             first: cython.ulonglong = self._counter
@@ -89,17 +118,27 @@ class Generator:
 
     def get_offset(self) -> int:
         """Return the counter of the next draw."""
+        found = self._standing() if self._stand_ins else None
+        if found is not None:
+            return found.get_offset()
         return self._counter
 
     def set_offset(self, offset: int) -> None:
         """Move to counter ``offset``.  Raises ValueError outside [0, 2**64)."""
         if not 0 <= offset <= MASK:
             raise ValueError(f"offset {offset} is outside [0, 2**64)")
+        found = self._standing() if self._stand_ins else None
+        if found is not None:
+            found.set_offset(offset)
+            return
         with self._lock:
             self._counter = offset
 
     def get_state(self) -> bytes:
         """Return what ``set_state`` takes to continue from here."""
+        found = self._standing() if self._stand_ins else None
+        if found is not None:
+            return found.get_state()
         with self._lock:
             return STATE.pack(self._seed, self._counter)
 
@@ -110,6 +149,10 @@ class Generator:
                 f"Expected a generator state of size {STATE.size} but found the input RNG state "
                 f"size to be {len(state)}"
             )
+        found = self._standing() if self._stand_ins else None
+        if found is not None:
+            found.set_state(state)
+            return
         seed, counter = STATE.unpack(bytes(state))
         with self._lock:
             self._seed = seed
@@ -123,6 +166,18 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"<slipstream.Generator object at {id(self):#x}>"
+
+
+class StandIn(Generator):
+    """What a generator draws from inside a capture: ``is_here`` says whether that is now.
+
+    The seed is made up: it tells the words of the generator's draws apart from all others.
+    """
+
+    def __init__(self, device: Hashable, seed: int, is_here: Callable[[], bool]) -> None:
+        super().__init__(device)
+        self.is_here = is_here
+        self.manual_seed(seed)
 
 
 # The seed of generators still to be made, and the state of each that was there, by device.
@@ -186,7 +241,9 @@ class DefaultGenerators:
                 if device in states:
                     Generator.set_state(each, states[device])
                 else:
-                    each.manual_seed(each.initial_seed() if seed is None else seed)
+                    # No seeding, which a capture would refuse.
+                    first = each.initial_seed() if seed is None else seed
+                    Generator.set_state(each, STATE.pack(first, 0))
 
     def _made(self, device: Hashable) -> Generator:
         generator = self.generator_class(device)
@@ -201,9 +258,13 @@ class DefaultGenerators:
         value = checked_seed(seed)
         own = self.own.by_device
         with self._lock:
+            found = list((self._by_device if own is None else own).values())
+            # All of them or none.
+            for generator in found:
+                generator.check_seeding()
             if own is None:
                 self._seed = value
-            for generator in (self._by_device if own is None else own).values():
+            for generator in found:
                 generator.manual_seed(value)
 
 

@@ -103,7 +103,9 @@ class CUDAGraph:
         found = backend(None)
         self.used = pool_of(pool)
         default = generator(found.ordinal)
-        others = [each for each in self.more if each is not default]
+        # What is drawn on other devices is drawn at once.
+        others = [each for each in self.more
+                  if each is not default and each.device is default.device]
         self.capture = begin_capture(found, self.used, [default, *others])
 
     def capture_end(self) -> None:

@@ -23,6 +23,7 @@ from slipstream.core.launch.waiting import asking, host_waits
 from slipstream.core.memory.pools import Pool, routes_of
 from slipstream.core.native.driver import TO_HOST
 from slipstream.core.vocab.errors import CaptureError, explain
+from slipstream.core.vocab.generators import StandIn
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
 
@@ -49,11 +50,10 @@ class CapturedPlace:
 
 
 class Registered(NamedTuple):
-    """A generator whose draws are the graph's; during the capture its seed is ``token``."""
+    """A generator whose draws are the graph's: inside, ``stand_in``, of seed ``token``, draws."""
 
     generator: Any
-    seed: int
-    offset: int
+    stand_in: StandIn
     token: int
 
 
@@ -92,13 +92,14 @@ class Capture:
             raise
 
     def take_over(self) -> None:
-        """Seed the generators for the capture, and begin it."""
+        """Let generators of the capture's own stand for the given ones, and begin it."""
         for generator in self.generators:
             # A seed of its own tells the words of each generator apart from all others.
             token = int.from_bytes(os.urandom(8), "little")
-            self.registered.append(Registered(
-                generator, generator.initial_seed(), generator.get_offset(), token))
-            generator.manual_seed(token)
+            # The generator itself is left alone: other threads, and other captures, draw too.
+            found = StandIn(generator.device, token, self.is_here)
+            self.registered.append(Registered(generator, found, token))
+            generator.stand_in(self, found)
         self.origin.capture = self
         self.begun = True
         door.note_capture(1)
@@ -112,13 +113,17 @@ class Capture:
             door.note_capture(-1)
         # It may be another thread that ends it, or a collector.
         routes_of(self.backend.allocator).leave(self.entered)
-        for generator, seed, offset, token in self.registered:
-            drawn = generator.get_offset()
-            generator.manual_seed(seed)
-            generator.set_offset(offset)
-            self.made.generators.append((generator, drawn))
+        for generator, found, token in self.registered:
+            generator.stand_in(self, None)
+            self.made.generators.append((generator, found.get_offset()))
             self.made.tokens.append(token)
             known_tokens[token] = self.made
+        self.registered = []
+
+    def is_here(self) -> bool:
+        """Whether what the running thread launches on the card comes here."""
+        captures: bool = self.backend.queue().capture is self
+        return captures
 
     def end(self) -> CapturedGraph:
         """The graph, ready to be replayed.
@@ -190,9 +195,9 @@ class Capture:
         if origin is not None:
             return origin.tokens.index(seed), origin
         raise RuntimeError(
-            "cuda graph: a generator that the graph does not know draws, or was seeded, inside "
-            "the capture\n"
-            "  mend: graph.register_generator_state(generator) before it, and seed outside")
+            "cuda graph: a generator that the graph does not know draws inside the capture, or one "
+            "whose state from outside was set there\n"
+            "  mend: graph.register_generator_state(generator), and set states, before it")
 
     def copy(self, queue: Any, copied: tuple[int, int, int, str], storage: Storage) -> None:
         """Add a copy (target, source, bytes, kind); ``storage`` is the host's side."""
