@@ -125,5 +125,6 @@ def test_callbacks_are_asked_wherever_memory_is_missing(where: str) -> None:
     finally:
         handle.remove()
         ss.cuda.set_per_process_memory_fraction(1.0)
-        del held, graph, pool
+        held.clear()
+        del graph, pool
         ss.cuda.empty_cache()

@@ -37,7 +37,7 @@ cdef class Walk:
     cdef public object needed
     cdef public Visit next
     cdef public ModeState state
-    cdef public list early, leaves, held, streams
+    cdef public list early, leaves, held
     cdef public Py_ssize_t held_bytes
     cdef Visit find(self, Node node)
     cdef Visit meet(self, Node node)
@@ -48,7 +48,6 @@ cdef class Walk:
     cpdef bint hold(self, Visit visit) except -1
     cpdef object flush(self)
     cpdef object count(self)
-    cpdef object elsewhere(self, object stream)
     cpdef object run(self)
     cpdef object visit(self, Visit visit)
     cpdef bint skips(self, Node node, TensorBase grad) except -1
@@ -60,6 +59,7 @@ cpdef list run_backward(list tensors, list grads, bint retain_graph, bint create
 cdef bint _lacks(list grads)
 cdef object start_walk(Walk walk, list tensors, list grads)
 cdef object _let_go(Walk walk)
+cdef object come_after_forward(Walk walk)
 cdef object push_roots(Walk walk)
 cdef TensorBase lasting_ones(Walk walk, Node node, TensorBase tensor)
 cdef object _put_back(Walk walk)

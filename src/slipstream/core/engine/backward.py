@@ -99,7 +99,6 @@ class Walk:
     ``ones``: the gradient that it starts from, where the device keeps that between backwards in
     ``lasting``; nothing else of ours may hold it.  ``leaves`` and ``held``: weights that autocast
     cast, and their gradients in its dtype, which nobody can see before they are cast together.
-    ``streams``: those, but the current ones, on which nodes of the walk were recorded.
     """
 
     retain_graph: bool
@@ -120,7 +119,6 @@ class Walk:
     leaves: list[GradRecord]
     held: list[TensorBase]
     held_bytes: int
-    streams: list[Any]
 
     def __init__(self, retain_graph: bool, create_graph: bool) -> None:
         self.retain_graph = retain_graph
@@ -141,7 +139,6 @@ class Walk:
         self.leaves = []
         self.held = []
         self.held_bytes = 0
-        self.streams = []
 
     def begin(self, node: Node, place: int, grad: TensorBase) -> None:
         """Start at an output of a node."""
@@ -207,13 +204,10 @@ class Walk:
         target: Node
         found: Visit | None
         at: cython.Py_ssize_t = 0
-        here = self.state.stream
         # Whatever is met takes its place at the end.
         while at < len(self.all):
             visit = self.all[at]
             at += 1
-            if visit.node.stream is not here and visit.node.rule is not accumulate_rule:
-                self.elsewhere(visit.node.stream)
             edges = visit.node.edges
             for each in edges:
                 if each is None:
@@ -223,11 +217,6 @@ class Walk:
                 if found is None:
                     found = self.meet(target)
                 found.left += 1
-
-    def elsewhere(self, stream: object) -> None:
-        """Note streams on which a node was recorded."""
-        if not any([each is stream for each in self.streams]):
-            self.streams.append(stream)
 
     def run(self) -> None:
         """Run nodes until none is ready."""
@@ -442,8 +431,7 @@ def run_backward(tensors: list[Any], grads: list[Any], retain_graph: bool, creat
         walk.count()
         if inputs is not None:
             edges = targets_of(walk, inputs)
-        if walk.streams:
-            operations.come_after(walk.streams)
+        come_after_forward(walk)
         push_roots(walk)
         walk.run()
         if walk.ones:
@@ -495,6 +483,21 @@ def _let_go(walk: Walk) -> None:
             visit = each
             node = visit.node
             node.visit = None
+
+
+def come_after_forward(walk: Walk) -> None:
+    """Let the current streams come after those on which nodes of the walk were recorded."""
+    here = walk.state.stream
+    others: list = []
+    visit: Visit
+    for each in walk.all:
+        visit = each
+        stream = visit.node.stream
+        if stream is not here and visit.node.rule is not accumulate_rule and not any(
+                [known is stream for known in others]):
+            others.append(stream)
+    if others:
+        operations.come_after(others)
 
 
 def push_roots(walk: Walk) -> None:

@@ -159,9 +159,8 @@ def _changed_text(node: Node, saved: SavedTensor) -> str:
 
 
 class Tape:
-    """Makes nodes; a singleton, `tape`.  ``refresh`` is set by `engine.views`.
-
-    ``waiting``: the backward walks that hold gradients of leaves back, to cast them together.
+    """Makes nodes; a singleton, `tape`.  ``refresh`` is set by `engine.views`; ``waiting``: the
+    backward walks that hold gradients of leaves back, to cast them together.
     """
 
     sequence: int
@@ -254,8 +253,7 @@ class Tape:
         node.instruction = state.instruction
         self.sequence += 1
         node.sequence = self.sequence
-        if state.stream is not None:
-            node.stream = state.stream
+        node.stream = state.stream
         return node
 
     def _keep(self, node: Node, rule: Rule, values: Any) -> None:

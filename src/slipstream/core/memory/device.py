@@ -242,13 +242,12 @@ class DeviceAllocator(StreamAllocator):
 
     def release_abandoned(self) -> None:
         """Give back the free memory of pools that are gone."""
-        for memory in tuple(self.neighbours):
-            if memory.abandoned and not memory.held:
-                memory.empty_cache()
-                if not memory.live_bytes and not memory.pieces.held():
-                    # Another thread may do the same.
-                    with contextlib.suppress(ValueError):
-                        self.neighbours.remove(memory)
+        for memory in [each for each in self.neighbours if each.abandoned and not each.held]:
+            memory.empty_cache()
+            if not memory.live_bytes and not memory.pieces.held():
+                # Another thread may do the same.
+                with contextlib.suppress(ValueError):
+                    self.neighbours.remove(memory)
 
     def holders(self) -> list[Any]:
         """Which lines hold memory, the largest first."""
@@ -315,12 +314,13 @@ class DeviceAllocator(StreamAllocator):
         for stream, sequence in replays.items():
             if self.replays.get(stream) == sequence:
                 del self.replays[stream]
-        if self.uses is not None:
-            self.alone(self.prune)
+        self.alone(self.prune)
 
     def prune(self) -> None:
         """Forget the uses of memory that was given back."""
-        self.uses.forget(every_address(self))
+        uses = self.uses
+        if uses is not None:
+            uses.forget(every_address(self))
 
     # -- looking --
 

@@ -31,7 +31,8 @@ def come_after(streams: list[Any]) -> None:
     ``streams``: `CurrentStreams`, or None for the default ones.  Backward asks for it: what the
     forward saved was written on the streams of the forward.
     """
-    for card in [each for device, each in tuple(backends.items()) if device.type == "cuda"]:
+    cards: list[Any] = [each for device, each in tuple(backends.items()) if device.type == "cuda"]
+    for card in cards:
         queue = card.queue()
         for each in streams:
             other = card.default if each is None else each.queue_on(card)
