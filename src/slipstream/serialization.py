@@ -43,6 +43,8 @@ FORMAT = "slipstream"
 VERSION = 1
 INDEX = "slipstream.json"
 MAX_DIMS = 64
+# Of NumPy's numbers those that Python has no number for.
+NO_NUMBERS = (np.longdouble, np.clongdouble, np.timedelta64)
 NUMPY = {
     "bool": np.dtype("bool"), "uint8": np.dtype("uint8"), "int8": np.dtype("int8"),
     "int16": np.dtype("int16"), "int32": np.dtype("int32"), "int64": np.dtype("int64"),
@@ -173,7 +175,7 @@ class _Writer:
             return value
         if isinstance(value, float):
             return float(value)
-        if isinstance(value, np.number | np.bool_) and not isinstance(value, np.longdouble):
+        if isinstance(value, np.number | np.bool_) and not isinstance(value, NO_NUMBERS):
             return self.encode(value.item(), where)
         if isinstance(value, ss.Tensor):
             return {"tensor": self.add_tensor(value, where)}

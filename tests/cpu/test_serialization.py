@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import collections
 import contextlib
 import io
 import json
 import math
+import pathlib
 import pickle
 import zipfile
 
@@ -149,7 +151,8 @@ def test_map_location():
 
 @pytest.mark.parametrize("obj", [
     {1, 2}, object(), print, {"a": [lambda: 0]}, collections.namedtuple("Pair", "a")(1),
-    ss.ones(2, device="meta"), {"module": nn.ReLU()},
+    ss.ones(2, device="meta"), {"module": nn.ReLU()}, np.timedelta64(5, "ns"), np.longdouble(1),
+    np.clongdouble(1),
 ])
 def test_what_is_no_data_is_refused(obj):
     with pytest.raises(TypeError, match="cannot be saved"):
@@ -373,3 +376,20 @@ def test_safetensors_errors(tmp_path):
         load_safetensors(tmp_path / "nothing")
     with pytest.raises(TypeError, match="not a tensor"):
         save_safetensors({"a": [1.0]}, tmp_path / "file")
+
+
+def test_numbers_of_numpy_are_numbers():
+    values = {"best": np.float32(0.5), "step": np.int64(3), "done": np.bool_(True)}
+    found = load(io.BytesIO(stored(values)))
+    assert found == {"best": 0.5, "step": 3, "done": True}
+    assert [type(each) for each in found.values()] == [float, int, bool]
+
+
+@pytest.mark.parametrize(("value", "mend"), [
+    (np.ones(3), r"torch.from_numpy\(\) of it"), ({1, 2}, r"list\(\) of it"),
+    (collections.namedtuple("Pair", "a b")(1, 2), r"tuple\(\) of it"),
+    (pathlib.Path("here"), r"str\(\) of it"), (argparse.Namespace(a=1), r"vars\(\) of it"),
+])
+def test_what_cannot_be_saved_names_what_can(value, mend):
+    with pytest.raises(TypeError, match=f"cannot be saved(.|\n)*mend: save {mend}"):
+        stored({"value": value})

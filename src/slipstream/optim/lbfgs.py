@@ -68,7 +68,8 @@ class LBFGS(Optimizer):
             first = evaluate()
             state["func_evals"] += 1
             gradient = self._gradient()
-            if gradient.abs().max().item() > group["tolerance_grad"]:
+            # Of nan the step is taken, and shows.
+            if not gradient.abs().max().item() <= group["tolerance_grad"]:
                 Iteration(self, group, state, evaluate).run(float(first), gradient)
         return first
 

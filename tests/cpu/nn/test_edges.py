@@ -179,3 +179,16 @@ def test_ctc_of_nothing() -> None:
     empty = ss.zeros(0, dtype=ss.int64)
     assert F.ctc_loss(scores, empty, (4, 4, 4), (0, 0, 0), reduction="sum").item() == (
         pytest.approx(-scores[:, :, 0].sum().item()))
+
+
+def test_power_pools_of_infinite_powers_are_extremes() -> None:
+    x = ss.tensor([[[3.0, -5.0, 2.0, 1.0]]])
+    assert F.lp_pool1d(x, math.inf, 2).tolist() == [[[5.0, 2.0]]]
+    assert F.lp_pool1d(x, -math.inf, 2).tolist() == [[[3.0, 1.0]]]
+    assert F.lp_pool2d(x.reshape(1, 1, 2, 2), math.inf, 2).tolist() == [[[[5.0]]]]
+
+
+def test_bags_without_rows_have_a_gradient() -> None:
+    weight = ss.ones(3, 2, requires_grad=True)
+    F.embedding_bag(ss.tensor([[0, 0]]), weight, mode="max", padding_idx=0).sum().backward()
+    assert weight.grad.tolist() == [[0.0, 0.0]] * 3

@@ -191,3 +191,37 @@ def test_a_frozen_parameter_stays_frozen():
     parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
     assert isinstance(layer.weight, nn.Parameter)
     assert not layer.weight.requires_grad
+
+
+class Twice(nn.Module):
+    def forward(self, x: ss.Tensor) -> ss.Tensor:
+        return x * 2
+
+    def right_inverse(self, x: ss.Tensor) -> ss.Tensor:
+        return x / 2
+
+
+class Upper(nn.Module):
+    def forward(self, x: ss.Tensor) -> ss.Tensor:
+        return x.triu()
+
+    def right_inverse(self, x: ss.Tensor) -> ss.Tensor:
+        raise NotImplementedError
+
+
+def test_a_second_parametrization_follows_the_first() -> None:
+    layer = nn.Linear(1, 1)
+    layer.weight.data.fill_(4.0)
+    parametrize.register_parametrization(layer, "weight", Twice())
+    parametrize.register_parametrization(layer, "weight", Twice())
+    assert layer.weight.item() == 8.0
+    assert layer.parametrizations.weight.original.item() == 2.0
+
+
+def test_an_inverse_that_is_not_there_is_none() -> None:
+    layer = nn.Linear(2, 2)
+    before = layer.weight
+    for _ in range(2):
+        parametrize.register_parametrization(layer, "weight", Upper())
+    assert layer.parametrizations.weight.original is before
+    assert layer.weight[1, 0] == 0

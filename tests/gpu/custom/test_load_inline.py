@@ -213,6 +213,7 @@ def test_what_is_outside_the_subset_says_so(line: str, what: str) -> None:
     ('m.def("f", &vector_add, "doc", py::arg("a"), py::arg("b") = 2);', "py::arg"),
     ('m.def("f", [](torch::Tensor a) { return a; });', "a binding of anything but a function"),
     ('py::class_<int>(m, "Number");', "py::class_"), ('m.attr("x") = 3;', "attr"),
+    ("m.def();", "a binding of anything but a function"),
 ])
 def test_what_a_binding_says_beyond_a_function_is_outside(line: str, what: str) -> None:
     text = f"{CUDA}\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n    {line}\n}}\n"

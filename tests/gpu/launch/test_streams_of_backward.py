@@ -97,6 +97,30 @@ def test_no_wait_where_order_is_there_already(waits: list[Any]) -> None:
     assert waits == []
 
 
+def test_streams_of_a_forward_that_is_over_are_taken_again() -> None:
+    weight = ss.tensor(VALUES, device="cuda", requires_grad=True)
+    kept = []
+    for _ in range(50):
+        with ss.cuda.stream(ss.cuda.Stream()):
+            kept.append(loss(weight))
+            kept[-1].backward()
+    backend: Any = backend_of(ss.device("cuda", 0))  # type: ignore[arg-type]
+    assert len(backend.queues) < 50
+
+
+def test_backward_comes_after_what_others_launch_on_a_handle(waits: list[Any]) -> None:
+    weight = ss.tensor(VALUES, device="cuda", requires_grad=True)
+    side, here = ss.cuda.Stream(), ss.cuda.current_stream()
+    assert side.cuda_stream
+    with ss.cuda.stream(side):
+        made = loss(weight)
+    here.wait_stream(side)
+    waits.clear()
+    # On its own handle another library may have gone on since.
+    made.backward()
+    assert waits == [(here.queue.number, side.queue.number)]
+
+
 def test_inside_a_capture_backward_comes_after_a_branch() -> None:
     weight = ss.tensor(VALUES, device="cuda", requires_grad=True)
     graph, side = ss.cuda.CUDAGraph(), ss.cuda.Stream()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -84,7 +85,7 @@ def manual_seed(seed: int) -> Generator:
 
 def seed() -> int:
     """Seed the generators of all devices with a random number and return it."""
-    chosen = _default().seed()
+    chosen = int.from_bytes(os.urandom(8), "little")
     generators.defaults.manual_seed(chosen)
     return chosen
 

@@ -406,9 +406,27 @@ unary_op("frac", lambda self: self - self.trunc(), passed_on, lambda x: x - np.t
          dtypes=("float",), check=_check_frac, doc="self - trunc(self).")
 
 
+def _log_odds(self: Any, eps: Any) -> Any:
+    share = where(self < eps, eps, where(self > 1 - eps, 1 - eps, self))
+    return (share / (1 - share)).log()
+
+
+def _log_odds_slope(g: Any, self: Any, low: Any, beyond: Any) -> Any:
+    return where((self < low).logical_or(self > 1 - low), beyond, g / (self * (1 - self)))
+
+
+define(Entry("log_odds(Tensor self, float eps, float low, float beyond)", POINTWISE,
+             formula=_log_odds, method=False,
+             gradient={"self": _log_odds_slope}, promotion=promotion.floating, path="",
+             check=checks.no_complex,
+             doc="logit: of elements brought between eps and 1 - eps; those below low or above "
+                 "1 - low have the slope beyond."))
+
+
 def _logit(self: Any, eps: Any) -> Any:
-    share = self if eps is None else ops.clamp.call((self, eps, 1 - eps), None)
-    return ops.log.call((ops.div.call((share, ops.sub.call((1, share), None)), None),), None)
+    # Without bounds what lies outside of [0, 1] is nan; beyond -1 and 2 any number gives it.
+    numbers = (-1.0, 0.0, math.nan) if eps is None or eps < 0 else (eps, eps, 0.0)
+    return ops.log_odds.call((self, *numbers), None)
 
 
 define(Entry(

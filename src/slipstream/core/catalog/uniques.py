@@ -150,7 +150,8 @@ def _among(elements: Any, table: Any) -> Any:
     if table.spec.numel <= FEW:
         wide = ops.eq.call((ops.unsqueeze.call((elements, -1), None), table), None)
         return ops.any.call((wide, -1), None)
-    common = promotion.result_type((elements, table))
+    # No number's rule: a 0-dim element keeps its dtype beside the table's.
+    common = promotion.result_type((ops.reshape.call((elements, (-1,)), None), table))
     common = dtypes.uint8 if common is dtypes.bool_ else common
     elements, table = [ops.cast.call((each, common), None) for each in (elements, table)]
     ordered = ops.sort.call((table,), None)[0]

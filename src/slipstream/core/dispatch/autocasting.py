@@ -18,7 +18,7 @@ from slipstream.core.dispatch import foreach
 from slipstream.core.dispatch.calls import Call
 from slipstream.core.dispatch.carrying import OpCore
 from slipstream.core.dispatch.lists import TensorList
-from slipstream.core.dispatch.mixing import mixing, together
+from slipstream.core.dispatch.mixing import in_order, scopes, together
 from slipstream.core.dispatch.op import IN_PLACE, OUT, PLAIN, Op
 from slipstream.core.engine.backward import weight_cast
 from slipstream.core.engine.tape import Tape, tape
@@ -80,8 +80,8 @@ def autocast(op: Op, state: ModeState, args: Values, kwargs: Named | None, targe
             return op.call_inplace(args, kwargs)
         if form == OUT:
             return op.call_out(args, kwargs, target)
-        if mixing.allowed:
-            args, kwargs = together(args, kwargs)
+        if scopes.count:
+            args, kwargs = together(args, kwargs, op.bind)
         for device_type, policy in op.policies.items():
             bit: cython.int = BITS[device_type]
             if not awake & bit:
@@ -113,8 +113,8 @@ def autocast_function(function: Callable[..., Any], policies: dict[str, str], ar
     cast: Cast
     state.special -= awake
     try:
-        if mixing.allowed:
-            args, named = together(args, named)
+        if scopes.count:
+            args, named = together(args, named, in_order)
         for device_type, policy in policies.items():
             bit: cython.int = BITS[device_type]
             if awake & bit and policy != ASLEEP:

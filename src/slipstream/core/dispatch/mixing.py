@@ -35,7 +35,20 @@ class Hooks:
     number_of: Any = None
 
 
+class Scopes:
+    """How many scopes that allow it are entered, of all threads: where none is, nobody asks."""
+
+    count = 0
+    lock = threading.Lock()
+
+    def change(self, by: int) -> None:
+        """Count scopes that are entered or left."""
+        with self.lock:
+            self.count += by
+
+
 mixing = Mixing()
+scopes = Scopes()
 hooks = Hooks()
 
 
@@ -63,16 +76,22 @@ def gather(op: Any, values: Any, target: Any) -> Any:
     return tuple(moved)
 
 
-def together(args: tuple[Any, ...], named: dict[str, Any] | None) -> Any:
-    """The arguments of a call inside the scope, floating tensors brought to the first device.
+def together(args: tuple[Any, ...], named: dict[str, Any] | None, order: Any) -> Any:
+    """The arguments of a call, floating tensors brought to one device where a scope allows it.
 
     For autocast, which casts by device: an operand moved afterwards would keep its wide dtype.
+    ``order(args, named)``: all of them as `gather` would meet them.
     """
-    device = _wanted((*args, *(named or {}).values()), None)
+    device = _wanted(order(args, named), None) if mixing.allowed else None
     if device is None:
         return args, named
     moved = tuple([_moved(value, device) for value in args])
     return moved, named and {name: _moved(value, device) for name, value in named.items()}
+
+
+def in_order(args: tuple[Any, ...], named: dict[str, Any] | None) -> tuple[Any, ...]:
+    """The arguments as they were given."""
+    return (*args, *(named or {}).values())
 
 
 def _moved(value: Any, device: Device) -> Any:

@@ -273,7 +273,7 @@ class Op(OpCore):
         """Find or make the plan of this call and carry it out."""
         values = _as_taken(self, values)
         if self.compound:
-            values = values if form != OUT else wiring.made_like(self, values, target)
+            values = values if form == PLAIN else wiring.made_like(self, values, target, form)
             result = self._compound(values)
             return result if form == PLAIN else wiring.deliver(self, values, result, target, form)
         plan: Plan

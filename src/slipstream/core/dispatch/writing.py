@@ -178,8 +178,18 @@ def _bare(spec: Any, storage: Storage, offset: int) -> TensorBase:
     return made
 
 
-def made_like(op: Any, values: Any, target: Any) -> Any:
-    """The arguments of an ``out=`` call; a dtype and a device that makers leave open are out's."""
+def made_like(op: Any, values: Any, target: Any, form: int) -> Any:
+    """The arguments of a compound op that writes.
+
+    A dtype and a device that makers leave open are ``out``'s.  What is recorded in place works on
+    a copy of its target: its gradients may need the values that the write destroys.
+    """
+    if form == IN_PLACE:
+        if (not modes.current().grad_enabled or not isinstance(target, TensorBase)
+                or not tape.requires_grad(target)):
+            return values
+        copy = hooks.copy_of.call((target,), None)
+        return tuple([copy if value is target else value for value in values])
     if "device" not in op.names or not isinstance(target, TensorBase):
         return values
     own = {"dtype": target.spec.dtype, "device": target.spec.device}
@@ -213,6 +223,10 @@ def deliver(op: Any, values: Any, result: Any, target: Any, form: int) -> Any:
                            f"Expected out tensor to have dtype {result.spec.dtype.name}, but got "
                            f"{target.spec.dtype.name} instead")
         fit_out(target, result.spec.shape)
+    elif not can_cast(result.spec.dtype, target.spec.dtype):
+        raise _refusal(op, dict(zip(op.names, values, strict=False)), RuntimeError,
+                       f"result type {result.spec.dtype.name} can't be cast to the desired output "
+                       f"type {target.spec.dtype.name}")
     try:
         hooks.copy_into.call_inplace((target, result), None)
     except MixedDeviceError as failure:

@@ -56,10 +56,12 @@ cdef class Walk:
 
 cpdef list run_backward(list tensors, list grads, bint retain_graph, bint create_graph,
                         list inputs, bint accumulate)
+cdef object _free(Node node)
 cdef bint _lacks(list grads)
 cdef object start_walk(Walk walk, list tensors, list grads)
 cdef object _let_go(Walk walk)
 cdef object come_after_forward(Walk walk)
+cdef bint _is_on_a_card(Node node) except -1
 cdef object push_roots(Walk walk)
 cdef TensorBase lasting_ones(Walk walk, Node node, TensorBase tensor)
 cdef object _put_back(Walk walk)

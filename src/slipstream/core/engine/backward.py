@@ -358,7 +358,7 @@ class Walk:
         if node.hooks:
             results = call_node_hooks(node.hooks, "post", results, tuple(grads))
         if not self.retain_graph:
-            rule.free(node)
+            _free(node)
         return results
 
     def release(self, node: Node, results: list[Any]) -> None:
@@ -390,6 +390,13 @@ class Walk:
             self.push(visit)
         elif not self.hold(visit):
             self.early.append(visit)
+
+
+def _free(node: Node) -> None:
+    """Drop what a node saved; the streams that wrote it may be taken again."""
+    rule: Rule = node.rule
+    rule.free(node)
+    node.stream = None
 
 
 def _lacks(grads: list[Any]) -> bool:
@@ -493,11 +500,20 @@ def come_after_forward(walk: Walk) -> None:
     for each in walk.all:
         visit = each
         stream = visit.node.stream
-        if stream is not here and visit.node.rule is not accumulate_rule and not any(
+        if stream is not here and _is_on_a_card(visit.node) and not any(
                 [known is stream for known in others]):
             others.append(stream)
     if others:
         operations.come_after(others)
+
+
+def _is_on_a_card(node: Node) -> bool:
+    """Whether a card made what a node of the walk stands for."""
+    spec: Spec
+    if node.rule is accumulate_rule or not node.outputs:
+        return False
+    spec = node.outputs[0]
+    return bool(spec.device.type == "cuda")
 
 
 def push_roots(walk: Walk) -> None:

@@ -244,7 +244,7 @@ class DeviceAllocator(StreamAllocator):
         """Give back the free memory of pools that are gone."""
         for memory in [each for each in self.neighbours if each.abandoned and not each.held]:
             memory.empty_cache()
-            if not memory.live_bytes and not memory.pieces.held():
+            if not memory.held and not memory.live_bytes and not memory.pieces.held():
                 # Another thread may do the same.
                 with contextlib.suppress(ValueError):
                     self.neighbours.remove(memory)
@@ -313,7 +313,7 @@ class DeviceAllocator(StreamAllocator):
         # Other threads go on meanwhile: what came since is not waited for.
         for stream, sequence in replays.items():
             if self.replays.get(stream) == sequence:
-                del self.replays[stream]
+                self.replays.pop(stream, None)
         self.alone(self.prune)
 
     def prune(self) -> None:

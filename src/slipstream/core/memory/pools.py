@@ -70,6 +70,7 @@ class Uncached:
         self.provider = provider
         self.owner = owner
         self.given: list[int] = []
+        self.lock = threading.RLock()
 
     def allocate(self, nbytes: int) -> int:
         """The address of a new piece."""
@@ -93,14 +94,15 @@ class Uncached:
     def finish(self) -> None:
         """Release what came back."""
         # What other threads give while this one waits is not waited for.
-        given, self.given = self.given, []
-        try:
-            if given and self.owner.drain is not None:
-                self.owner.drain()
-            while given:
-                self.release(given.pop())
-        finally:
-            self.given += given
+        with self.lock:
+            given, self.given = self.given, []
+            try:
+                if given and self.owner.drain is not None:
+                    self.owner.drain()
+                while given:
+                    self.release(given.pop())
+            finally:
+                self.given += given
 
     def release(self, address: int) -> None:
         """Give a piece back to the provider."""

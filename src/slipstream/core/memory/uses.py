@@ -112,7 +112,9 @@ class Uses:
 
     def forget(self, kept: set[int]) -> None:
         """Keep the uses of blocks at these addresses only."""
-        self.marks = {address: use for address, use in self.marks.items() if address in kept}
+        for address in tuple(self.marks):
+            if address not in kept:
+                self.marks.pop(address, None)
 
 
 class Own(Judge):

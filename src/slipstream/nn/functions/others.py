@@ -174,7 +174,8 @@ def _largest(rows: ss.Tensor, bags: ss.Tensor, count: int, kept: ss.Tensor) -> s
     found = []
     for bag in range(count):
         own = rows[(bags == bag) & (kept > 0)]
-        found.append(own.max(0).values if own.shape[0] else rows.new_zeros(rows.shape[1]))
+        # An empty bag's zeros keep their history.
+        found.append(own.max(0).values if own.shape[0] else rows[:0].sum(0))
     return ss.stack(found)
 
 

@@ -217,9 +217,16 @@ def _power_pool(averaged: ss.Tensor, norm_type: float, cells: int) -> ss.Tensor:
     return (averaged.sign() * averaged.abs().relu()).mul(cells).pow(1.0 / norm_type)
 
 
+def _extreme_pool(pool: Any, input: ss.Tensor, norm_type: float, *window: Any) -> Any:
+    """The norm of each window for p = inf or -inf: its largest or smallest size."""
+    return pool(input.abs(), *window) if norm_type > 0 else -pool(-input.abs(), *window)
+
+
 def lp_pool1d(input: ss.Tensor, norm_type: float, kernel_size: int, stride: Any = None,
               ceil_mode: bool = False) -> ss.Tensor:
     """The norm of each window of rows: (sum x^p)^(1/p)."""
+    if math.isinf(norm_type):
+        return _extreme_pool(max_pool1d, input, norm_type, kernel_size, stride, 0, 1, ceil_mode)
     averaged = avg_pool1d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _power_pool(averaged, norm_type, kernel_size)
 
@@ -227,6 +234,8 @@ def lp_pool1d(input: ss.Tensor, norm_type: float, kernel_size: int, stride: Any 
 def lp_pool2d(input: ss.Tensor, norm_type: float, kernel_size: Size, stride: Any = None,
               ceil_mode: bool = False) -> ss.Tensor:
     """The norm of each window of images: (sum x^p)^(1/p)."""
+    if math.isinf(norm_type):
+        return _extreme_pool(ss.max_pool2d, input, norm_type, kernel_size, stride, 0, 1, ceil_mode)
     averaged = avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _power_pool(averaged, norm_type, math.prod(sizes(kernel_size, 2, "kernel_size")))
 
@@ -234,6 +243,8 @@ def lp_pool2d(input: ss.Tensor, norm_type: float, kernel_size: Size, stride: Any
 def lp_pool3d(input: ss.Tensor, norm_type: float, kernel_size: Size, stride: Any = None,
               ceil_mode: bool = False) -> ss.Tensor:
     """The norm of each window of volumes: (sum x^p)^(1/p)."""
+    if math.isinf(norm_type):
+        return _extreme_pool(max_pool3d, input, norm_type, kernel_size, stride, 0, 1, ceil_mode)
     averaged = avg_pool3d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _power_pool(averaged, norm_type, math.prod(sizes(kernel_size, 3, "kernel_size")))
 

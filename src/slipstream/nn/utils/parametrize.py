@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,9 +48,9 @@ class ParametrizationList(ModuleList):
 
     def __init__(self, parametrization: Module, tensor: Any) -> None:
         super().__init__([parametrization])
-        inverse = getattr(parametrization, "right_inverse", None)
         with ss.no_grad():
-            found = tensor if inverse is None else inverse(tensor.detach())
+            found = _inverse(parametrization, tensor.detach())
+        found = tensor if found is None else found
         self.single = isinstance(found, ss.Tensor)
         if self.single:
             _check_same_kind(found, tensor)
@@ -101,6 +101,21 @@ class ParametrizationList(ModuleList):
                 original.copy_(new)
 
 
+def _inverse(parametrization: Module, value: ss.Tensor) -> Any:
+    """What a parametrization would make ``value`` of; None where it has no right_inverse."""
+    inverse = getattr(parametrization, "right_inverse", None)
+    if inverse is None:
+        return None
+    try:
+        found = inverse(value)
+    except NotImplementedError:
+        return None
+    if not isinstance(found, ss.Tensor | Sequence):
+        raise ValueError("'right_inverse' must return a Tensor or a Sequence of tensors (list, "
+                         f"tuple...). Got {type(found).__name__}")
+    return found
+
+
 def _check_same_kind(found: ss.Tensor, tensor: ss.Tensor) -> None:
     for what in ("dtype", "device"):
         before, after = getattr(tensor, what), getattr(found, what)
@@ -149,9 +164,9 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     if is_parametrized(module, tensor_name):
         value = getattr(module, tensor_name)
         _check(parametrization(value), value, unsafe)
-        if hasattr(parametrization, "right_inverse"):
-            module.parametrizations[tensor_name].right_inverse(
-                parametrization.right_inverse(value.detach()))
+        found = _inverse(parametrization, value.detach())
+        if found is not None and not unsafe:
+            _check(found, value, unsafe)
         module.parametrizations[tensor_name].append(parametrization)
         return module
     held = {**module._parameters, **module._buffers}

@@ -20,8 +20,8 @@ OUTSIDE = re.compile(
     r"AT_DISPATCH_\w+|\w*[pP]acked_?[aA]ccessor\w*|TORCH_LIBRARY\w*|thrust|cub|cublas\w*|cudnn\w*"
     r"|cooperative_groups|cuda(Malloc|Free|Memcpy|Memset|LaunchKernel|LaunchCooperative|Stream"
     r"Create|EventCreate|Graph)\w*|autograd|TensorAccessor|RestrictPtrTraits")
-# Words of a PYBIND11_MODULE that ask for more than functions.
-BINDERS = {"py", "pybind11", "attr", "def_submodule"}
+# What of a PYBIND11_MODULE asks for more than functions: words, and the sign before or behind them.
+NAMESPACES, BINDERS = {"py", "pybind11"}, {"attr", "def_submodule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,10 @@ def bound(tokens: list[Token], source: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for place, token in enumerate(tokens):
-        if token.kind == "word" and token.text in BINDERS:
+        before, after = [tokens[each].text if 0 <= each < len(tokens) else ""
+                         for each in (place - 1, place + 1)]
+        if (token.text in NAMESPACES and after == "::") or (
+                token.text in BINDERS and before == "."):
             what = "".join([each.text for each in tokens[place:place + 3]
                             if each.kind == "word" or each.text == "::"])
             raise outside(what, source, token.start)
@@ -92,8 +95,8 @@ def bound(tokens: list[Token], source: str) -> dict[str, str]:
         parts = split(tokens[place + 2:closing(tokens, place + 1)])
         function = [each for each in parts[1] if each.text != "&"] if len(parts) > 1 else []
         beyond = [each for part in parts[2:] for each in part if each.kind != "string"]
-        if (len(parts[0]) != 1 or parts[0][0].kind != "string" or not function or beyond
-                or any(each.kind != "word" and each.text != "::" for each in function)):
+        if (not parts or len(parts[0]) != 1 or parts[0][0].kind != "string" or not function
+                or beyond or any(each.kind != "word" and each.text != "::" for each in function)):
             raise outside("a binding of anything but a function", source, token.start)
         found[parts[0][0].text[1:-1]] = "".join([each.text for each in function])
     return found

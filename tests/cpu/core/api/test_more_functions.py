@@ -69,3 +69,44 @@ def test_isin_of_several_dtypes() -> None:
     assert ss.isin(ss.tensor([True, False]), ss.ones(20, dtype=ss.bool)).tolist() == [True, False]
     assert ss.isin(3, many).item() is True
     assert ss.isin(ss.tensor([3, 4]), 3, invert=True).tolist() == [False, True]
+
+
+def test_slopes_of_logit_at_its_ends() -> None:
+    x = ss.tensor([0.0, 1.0, 2.0, -1.0], requires_grad=True)
+    x.logit().sum().backward()
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad, [math.inf, math.inf, math.nan, math.nan])
+    y = ss.tensor([math.nan, 0.05, 0.5], requires_grad=True)
+    ss.logit(y, 0.1).sum().backward()
+    np.testing.assert_array_equal(y.grad, [math.nan, 0, 4])
+    assert ss.logit(ss.tensor([True, False])).tolist() == [math.inf, -math.inf]
+    np.testing.assert_allclose(ss.logit(ss.tensor([0.0, 1.0]), eps=0.6), [0.405465, -0.405465],
+                               rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "arguments", "slopes"), [
+    ("clamp_min_", (0.5,), [0, 1]), ("nan_to_num_", (), [1, 1]), ("logit_", (), [6.25, 4.761905]),
+])
+def test_ops_made_of_others_are_recorded_in_place(name: str, arguments: tuple[float, ...],
+                                                  slopes: list[float]) -> None:
+    x = ss.tensor([0.2, 0.7], requires_grad=True)
+    y = x * 1
+    getattr(y, name)(*arguments)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad, slopes, rtol=1e-5)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        getattr(x, name)(*arguments)
+
+
+def test_floats_are_not_written_to_integers() -> None:
+    for name, arguments in (("logit_", ()), ("clamp_min_", (1.5,))):
+        x = ss.tensor([1, 2])
+        with pytest.raises(RuntimeError, match=r"result type float32 can't be cast to .* int64"):
+            getattr(x, name)(*arguments)
+        assert x.tolist() == [1, 2]
+
+
+def test_an_element_alone_keeps_its_dtype_among_many() -> None:
+    assert not ss.isin(ss.tensor(257), ss.ones(20, dtype=ss.uint8))
+    assert not ss.isin(ss.tensor(2 ** 32 + 1), ss.ones(20, dtype=ss.int32))
+    assert not ss.isin(ss.tensor(1e300, dtype=ss.float64), ss.full((20,), math.inf))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slipstream.core.dispatch.mixing import mixing
+from slipstream.core.dispatch.mixing import mixing, scopes
 from slipstream.core.launch.door import backend_of, backends
 from slipstream.core.launch.waiting import wait
 from slipstream.core.native.driver import DeviceProperties
@@ -206,10 +206,12 @@ class allow_mixed_devices:  # noqa: N801
     def __enter__(self) -> allow_mixed_devices:
         self.before = (mixing.allowed, mixing.copies)
         mixing.allowed, mixing.copies = True, self.copies
+        scopes.change(1)
         return self
 
     def __exit__(self, *failure: Any) -> None:
         mixing.allowed, mixing.copies = self.before
+        scopes.change(-1)
 
     def __str__(self) -> str:
         lines = [f"{file}:{line}: {count} {'copy' if count == 1 else 'copies'} between devices, "

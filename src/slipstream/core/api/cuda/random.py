@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from slipstream.core.api.cuda.devices import device_count, existing
@@ -26,8 +27,12 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """The same on all cards."""
-    for index in range(device_count()):
-        generator(index).manual_seed(int(seed))
+    found = all_generators()
+    # All of them or none.
+    for each in found:
+        each.check_seeding()
+    for each in found:
+        each.manual_seed(int(seed))
 
 
 def seed() -> None:
@@ -38,7 +43,7 @@ def seed() -> None:
 def seed_all() -> None:
     """Seed all cards' generators with one number from the system's source of randomness."""
     if device_count():
-        manual_seed_all(generator(0).seed())
+        manual_seed_all(int.from_bytes(os.urandom(8), "little"))
 
 
 def initial_seed() -> int:

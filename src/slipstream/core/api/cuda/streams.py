@@ -34,11 +34,12 @@ def come_after(streams: list[Any]) -> None:
     cards: list[Any] = [each for device, each in tuple(backends.items()) if device.type == "cuda"]
     for card in cards:
         queue = card.queue()
-        for each in streams:
-            other = card.default if each is None else each.queue_on(card)
-            # What one capture holds and another stream does not is for the user to order.
+        others = [card.default if each is None else each.queue_on(card) for each in streams]
+        for other in {each.number: each for each in others}.values():
+            # What one capture holds and another stream does not is for the user to order.  What
+            # others launch on a handle of theirs is not counted.
             if other is not queue and other.capture is queue.capture and (
-                    other.capture is not None
+                    other.capture is not None or not other.deferred
                     or card.order.covered(queue.number, other.number) < other.sequence):
                 card.edges.follow(queue, other)
 

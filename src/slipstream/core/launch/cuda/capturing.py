@@ -112,13 +112,13 @@ class Capture:
             self.begun = False
             door.note_capture(-1)
         # It may be another thread that ends it, or a collector.
-        routes_of(self.backend.allocator).leave(self.entered)
         for generator, found, token in self.registered:
             generator.stand_in(self, None)
             self.made.generators.append((generator, found.get_offset()))
             self.made.tokens.append(token)
             known_tokens[token] = self.made
         self.registered = []
+        routes_of(self.backend.allocator).leave(self.entered)
 
     def is_here(self) -> bool:
         """Whether what the running thread launches on the card comes here."""

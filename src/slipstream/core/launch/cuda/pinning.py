@@ -138,13 +138,14 @@ class Pinning:
         """Let host storages know that the last copies of a stream use them."""
         event, place = self.backend.edges.record_event(queue, 0, False, False)
         pending = Pending(self.backend, event, place)
-        for storage in storages:
-            carry(storage, pending)
+        # The allocator hears of it first: asking the driver may fail.
         for storage in storages:
             # Another card's allocator may have pinned it.
             owner: Any = owners[storage.owner] if storage.owner >= 0 else None
             known = owner if isinstance(owner, PinnedAllocator) else self.allocator
             known.used(storage.address, pending.done)
+        for storage in storages:
+            carry(storage, pending)
 
     def follow(self, queue: Queue, storage: Storage) -> None:
         """Let the next copy of a stream come after those that still use a host storage.
