@@ -67,6 +67,7 @@ def test_backward_comes_after_its_forward(function: Any, inside: bool) -> None:
 def test_backward_of_work_of_the_default_stream_on_another(waits: list[Any]) -> None:
     weight = ss.tensor(VALUES, device="cuda", requires_grad=True)
     side = ss.cuda.Stream()
+    side.wait_stream(ss.cuda.current_stream())
     made = loss(weight)
     waits.clear()
     with ss.cuda.stream(side):
@@ -100,10 +101,14 @@ def test_no_wait_where_order_is_there_already(waits: list[Any]) -> None:
 def test_streams_of_a_forward_that_is_over_are_taken_again() -> None:
     weight = ss.tensor(VALUES, device="cuda", requires_grad=True)
     kept = []
+    here = ss.cuda.current_stream()
     for _ in range(50):
-        with ss.cuda.stream(ss.cuda.Stream()):
+        side = ss.cuda.Stream()
+        side.wait_stream(here)
+        with ss.cuda.stream(side):
             kept.append(loss(weight))
             kept[-1].backward()
+        here.wait_stream(side)
     backend: Any = backend_of(ss.device("cuda", 0))  # type: ignore[arg-type]
     assert len(backend.queues) < 50
 
@@ -112,6 +117,7 @@ def test_backward_comes_after_what_others_launch_on_a_handle(waits: list[Any]) -
     weight = ss.tensor(VALUES, device="cuda", requires_grad=True)
     side, here = ss.cuda.Stream(), ss.cuda.current_stream()
     assert side.cuda_stream
+    side.wait_stream(here)
     with ss.cuda.stream(side):
         made = loss(weight)
     here.wait_stream(side)
