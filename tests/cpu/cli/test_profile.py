@@ -257,7 +257,7 @@ HOST = {
         from torch.utils.data import DataLoader
         class Slow(list):
             def __getitem__(self, place):
-                time.sleep(0.005)
+                time.sleep(0.03)
                 return place
         for batch in DataLoader(Slow(range(12)), batch_size=4):
             batch + 1
