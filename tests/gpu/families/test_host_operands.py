@@ -76,3 +76,14 @@ def test_what_waits_for_a_size_names_the_argument_that_gives_it(call: Any, mend:
 def test_one_hot_wants_a_positive_number_of_classes() -> None:
     with pytest.raises(RuntimeError, match="num_classes should be positive"):
         F.one_hot(ss.tensor([0], device="cuda"), 0)
+
+
+def test_lengths_on_a_card_are_not_waited_for() -> None:
+    scores = ss.randn(12, 2, 5, device="cuda").log_softmax(-1)
+    targets = ss.randint(1, 5, (2, 4), device="cuda")
+    lengths, wanted = ss.tensor([12, 10], device="cuda"), ss.tensor([4, 3], device="cuda")
+    expected = F.ctc_loss(scores.cpu(), targets.cpu(), lengths.cpu(), wanted.cpu())
+    F.ctc_loss(scores, targets, lengths, wanted)
+    with ss.no_sync():
+        found = F.ctc_loss(scores, targets, lengths, wanted)
+    assert ss.allclose(found.cpu(), expected, rtol=1e-5)

@@ -386,6 +386,8 @@ unary_op("acosh", _acosh, lambda g, self: g * (self * self - 1).rsqrt(), np.arcc
 unary_op("atanh", _atanh, lambda g, self: g / (1 - self * self), np.arctanh, samples=_ball,
          dtypes=ORDERED, check=checks.no_complex, aliases=("arctanh",),
          doc="Inverse hyperbolic tangent; nan beyond -1 and 1.")
+
+
 def _log10(self: Any) -> Any:
     """By log2, which is whole for more powers of ten; complex numbers have log alone."""
     return self.log() / math.log(10.0) if self.is_complex() else self.log2() * math.log10(2.0)
@@ -440,24 +442,18 @@ define(Entry(
 ))
 
 
-def _larger(self: Any, other: Any) -> Any:
-    """Where fmax takes self: a number wins over nan."""
-    return (self >= other).logical_or(other != other)
+def _number_that_wins(name: str, reference: Any, wins: Any, word: str) -> None:
+    """fmax or fmin; ``wins(self, other)``: where self is taken of two numbers."""
+    def taken(self: Any, other: Any) -> Any:
+        return wins(self, other).logical_or(other != other)
+
+    binary_op(f"{name}(Tensor self, Tensor other)",
+              lambda self, other: where(taken(self, other), self, other),
+              {"self": lambda g, self, other: where(taken(self, other), g, 0),
+               "other": lambda g, self, other: where(taken(self, other), 0, g)},
+              reference, check=checks.no_complex, inplace=False, samples=samples.tensor_pairs,
+              dtypes=ORDERED, doc=f"The {word} of both, elementwise; a number wins over nan.")
 
 
-def _smaller(self: Any, other: Any) -> Any:
-    return (self <= other).logical_or(other != other)
-
-
-binary_op("fmax(Tensor self, Tensor other)",
-          lambda self, other: where(_larger(self, other), self, other),
-          {"self": lambda g, self, other: where(_larger(self, other), g, 0),
-           "other": lambda g, self, other: where(_larger(self, other), 0, g)},
-          np.fmax, check=checks.no_complex, inplace=False, samples=samples.tensor_pairs,
-          dtypes=ORDERED, doc="The larger of both, elementwise; a number wins over nan.")
-binary_op("fmin(Tensor self, Tensor other)",
-          lambda self, other: where(_smaller(self, other), self, other),
-          {"self": lambda g, self, other: where(_smaller(self, other), g, 0),
-           "other": lambda g, self, other: where(_smaller(self, other), 0, g)},
-          np.fmin, check=checks.no_complex, inplace=False, samples=samples.tensor_pairs,
-          dtypes=ORDERED, doc="The smaller of both, elementwise; a number wins over nan.")
+_number_that_wins("fmax", np.fmax, lambda self, other: self >= other, "larger")
+_number_that_wins("fmin", np.fmin, lambda self, other: self <= other, "smaller")

@@ -28,6 +28,9 @@ def _check_lengths(targets: ss.Tensor, lengths: tuple[Any, Any], steps: int, bat
             raise RuntimeError(f"{name} must be integral")
         if given.numel() != batch:
             raise RuntimeError(f"{name} must be of size batch_size")
+    # Another device is not waited for.
+    if any(given.device.type != "cpu" for given in lengths):
+        return
     inputs, wanted = [given.reshape(-1).tolist() for given in lengths]
     for name, values in (("input_lengths", inputs), ("target_lengths", wanted)):
         if min(values, default=0) < 0:

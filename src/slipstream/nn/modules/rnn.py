@@ -10,7 +10,7 @@ import slipstream as ss
 from slipstream.core.api.autocasting import autocast_as
 from slipstream.core.vocab.warned import warn_caller
 from slipstream.nn import functional, init
-from slipstream.nn.modules import states
+from slipstream.nn.modules import rnn_states as states
 from slipstream.nn.modules.module import Module
 from slipstream.nn.modules.stepping import walk_packed, walk_padded
 from slipstream.nn.parameter import Parameter
