@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -74,15 +75,24 @@ def drained() -> int:
 
 
 def launched(call: Callable[[], Any]) -> tuple[int, Any]:
-    """How many launches a call makes, and what it gives; once more where the host was held up."""
-    for _ in range(TRIES):
-        ss.cuda.synchronize()
-        before, late = ss.cuda.launch_stats()["launches"], drained()
-        result = call()
-        ss.cuda.synchronize()
-        count = ss.cuda.launch_stats()["launches"] - before
-        if drained() == late:
-            break
+    """How many launches a call makes, and what it gives; once more where the host was held up.
+
+    What the collector frees meanwhile may be other tests', whose streams and graphs wait.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(TRIES):
+            ss.cuda.synchronize()
+            before, late = ss.cuda.launch_stats()["launches"], drained()
+            result = call()
+            ss.cuda.synchronize()
+            count = ss.cuda.launch_stats()["launches"] - before
+            if drained() == late:
+                break
+    finally:
+        if collects:
+            gc.enable()
     return count, result
 
 
@@ -100,7 +110,7 @@ def counted(call: Callable[[], Any], count: int, apart: int | None = None) -> No
         found.mode = ALWAYS
         for _ in range(4):
             made, results = launched(call)
-            assert made == count
+            assert made == count, ss.cuda.launch_stats()["single"]
             assert [bits(each) for each in results] == wanted
 
 

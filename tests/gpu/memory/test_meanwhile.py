@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -128,3 +129,37 @@ def test_callbacks_are_asked_wherever_memory_is_missing(where: str) -> None:
         held.clear()
         del graph, pool
         ss.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("threshold", [0, 3])
+def test_many_blocks_come_and_go_before_a_window_is_sent(threshold: int) -> None:
+    """A launch that is recorded may touch what it was recorded with, however long it waits."""
+    seen = 0
+
+    class Cycle:
+        pass
+
+    def collected(phase: str, info: Any) -> None:
+        nonlocal seen
+        if phase == "stop" and not seen % 2:
+            seen += 1
+            held: Any = Cycle()
+            held.itself, held.tensor = held, ss.empty(3, device="cuda")
+            seen += 1
+
+    before = gc.get_threshold()
+    x = ss.full((1000,), 2.0, device="cuda")
+    y = x + 1
+    gc.callbacks.append(collected)
+    try:
+        if threshold:
+            gc.set_threshold(threshold, 1, 1)
+        del x
+        for _ in range(9000 if not threshold else 500):
+            ss.empty(3, device="cuda")
+        result = (y * 1).sum()
+    finally:
+        gc.callbacks.remove(collected)
+        gc.set_threshold(*before)
+    assert result.item() == 3000.0
+    assert seen > 1000 or not threshold

@@ -120,7 +120,7 @@ class CudaBackend(Backend):
         if self.driver.name == "real":
             watchdog.watch(self)
         else:
-            self.driver.on_idle(self.look)
+            self.driver.on_idle(self.look, self.unsent)
         forks.context_made()
 
     def new_queue(self, stream: int) -> Queue:
@@ -322,6 +322,11 @@ class CudaBackend(Backend):
         """What the watchdog does, where time is virtual."""
         for queue in tuple(self.queues):
             queue.tick()
+
+    def unsent(self) -> list[int]:
+        """The moments at which launches were recorded that a driver does not have yet."""
+        windows = [queue.window for queue in tuple(self.queues)]
+        return [moment for window in windows for moment in window.moments[window.drained:]]
 
     def wait(self) -> None:
         """Return when all submitted work is done; raises what a kernel reported."""

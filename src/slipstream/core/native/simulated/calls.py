@@ -19,7 +19,7 @@ from slipstream.core.native.simulated.clock import HostClock
 from slipstream.core.native.simulated.engine import Engine, engine_for
 from slipstream.core.native.simulated.schedule import Schedule
 from slipstream.core.native.simulated.toolchain import Toolchain
-from slipstream.core.native.simulated.working import Desk
+from slipstream.core.native.simulated.working import Desk, first_moment
 from slipstream.core.vocab.settings import SimulatedCard, settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -189,6 +189,7 @@ class Base(Driver):
         self.counts: Counter[str] = Counter()
         self.failing = dict(self.options.fail)
         self.looks: list[Callable[[], Any]] = []
+        self.unsent: list[Callable[[], list[int]]] = []
         self.idle = 0.0
         self.objects: dict[int, Any] = {}
         self.next_handle = FIRST_HANDLE
@@ -245,9 +246,13 @@ class Base(Driver):
         """The host's virtual clock."""
         return HostClock(self.schedule)
 
-    def on_idle(self, look: Callable[[], Any]) -> None:
-        """Call ``look()`` for each millisecond in which the host is idle."""
+    def on_idle(self, look: Callable[[], Any], unsent: Callable[[], list[int]]) -> None:
+        """Call ``look()`` for each millisecond in which the host is idle.
+
+        ``unsent()``: the moments of launches that are recorded and not here yet.
+        """
         self.looks.append(look)
+        self.unsent.append(unsent)
 
     def idle_for(self, seconds: float) -> None:
         """Let watchdogs look; what they did not see to in a few looks they never will."""
@@ -293,6 +298,7 @@ class Base(Driver):
             raise first
 
     def moments_needed(self) -> int:
-        """The oldest moment that work still to run knows."""
+        """The oldest moment that work still to run, or still to be launched, knows."""
         oldest = self.schedule.oldest_moment()
-        return self.moment if oldest is None else oldest
+        waiting = [first_moment(moment) for unsent in self.unsent for moment in unsent()]
+        return min([self.moment if oldest is None else oldest, *waiting])
