@@ -304,3 +304,35 @@ def test_a_step_that_writes_to_a_view_has_one_result() -> None:
     first, second = Two.apply(x * 1)
     (first + second).sum().backward()
     assert x.grad.tolist() == [[4.0] * 3] * 2
+
+
+class Several(Function):
+    """Returns more than tensors."""
+
+    materializes = True
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        """2 x and 3 x among others."""
+        ctx.set_materialize_grads(Several.materializes)
+        return "first", x * 2, None, x * 3
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """A gradient for each of four, None where there was no tensor."""
+        first, twice, nothing, thrice = grads
+        assert first is nothing is None
+        return twice * 2 if thrice is None else twice * 2 + thrice * 3
+
+
+@pytest.mark.parametrize("materializes", [False, True])
+def test_what_is_no_tensor_has_a_place_among_the_gradients(materializes: bool,
+                                                           monkeypatch: Any) -> None:
+    monkeypatch.setattr(Several, "materializes", materializes)
+    x = ss.ones(2, requires_grad=True)
+    first, twice, nothing, thrice = Several.apply(x)
+    assert (first, nothing) == ("first", None)
+    twice.sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [2, 2]
+    (twice + thrice).sum().backward()
+    assert x.grad.tolist() == [7, 7]

@@ -369,3 +369,14 @@ def test_heads_of_keys_that_do_not_divide_those_of_queries() -> None:
     keys = ss.ones(1, 2, 4, 8)
     with pytest.raises(RuntimeError, match="2 heads of keys and values do not divide the 1 of"):
         F.scaled_dot_product_attention(keys[:, :1], keys, keys, enable_gqa=True)
+
+
+@pytest.mark.parametrize("rank", [4, 5])
+def test_padding_keeps_the_format(rank: int) -> None:
+    last = ss.channels_last if rank == 4 else ss.channels_last_3d
+    x = ss.arange(float(2 * 3 * 4 ** (rank - 2))).view(2, 3, *[4] * (rank - 2))
+    wanted = F.pad(x, (1, 2, 0, 1), value=7.0)
+    found = F.pad(x.to(memory_format=last), (1, 2, 0, 1), value=7.0)
+    assert wanted.is_contiguous()
+    assert found.is_contiguous(memory_format=last)
+    assert found.tolist() == wanted.tolist()

@@ -87,3 +87,15 @@ def test_lengths_on_a_card_are_not_waited_for() -> None:
     with ss.no_sync():
         found = F.ctc_loss(scores, targets, lengths, wanted)
     assert ss.allclose(found.cpu(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [ss.float16, ss.bfloat16])
+def test_comparisons_find_what_was_stored(dtype: Any) -> None:
+    x = ss.tensor([0.1, 0.3, 257.0, -1 / 3, 0.0], dtype=dtype)
+    there = x.cuda()
+    for number in (0.1, 0.3, 257, -1 / 3, 0):
+        for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+            for other in (number, ss.tensor(number), ss.tensor(float(number), device="cuda")):
+                wanted = getattr(x, name)(number).tolist()
+                assert getattr(there, name)(other).tolist() == wanted, (name, other)
+    assert (there == 0.1).tolist() == [True, False, False, False, False]

@@ -356,6 +356,21 @@ def test_an_event_of_another_card_says_nothing_of_this_ones_streams(seed: int,
     assert (there.tolist(), busy.shape) == ([2.0] * 4, (64, 64))
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("way", ["to", "copy_"])
+def test_a_copy_to_another_card_comes_after_its_stream(way: str, seed: int, restart: Any) -> None:
+    restart(seed=seed, devices=2)
+    side, x = cuda.Stream(device=1), ss.zeros(8, device="cuda:1")
+    cuda.synchronize(1)
+    with cuda.stream(side):
+        for _ in range(5):
+            x.add_(1)
+        event = side.record_event()
+    cuda.current_stream(0).wait_event(event)
+    there = x.to("cuda:0") if way == "to" else ss.zeros(8, device="cuda:0").copy_(x)
+    assert there.tolist() == [5.0] * 8
+
+
 def test_memory_that_a_capture_refuses_leaves_the_tensor_as_it_was() -> None:
     x, graph = ss.arange(4.0, device="cuda"), cuda.CUDAGraph()
     with pytest.raises(RuntimeError, match="more memory"), cuda.graph(graph):

@@ -199,3 +199,39 @@ def test_copies_that_follow_each_other_are_carried_as_one(restart: Any) -> None:
     # The allocator lets go of the last copy when it looks again.
     ss.empty(COUNT, pin_memory=True)
     assert door.pending == before
+
+
+@pytest.mark.parametrize("count", [20, 1 << 12])
+def test_a_pinned_tensor_that_grows_stays_pinned(count: int) -> None:
+    source = ss.arange(16.0, device="cuda") + 1
+    pinned = ss.full((16,), -7.0).pin_memory()
+    pinned.copy_(source, non_blocking=True)
+    pinned.resize_(count)
+    assert pinned[:16].tolist() == [1.0 + i for i in range(16)]
+    assert pinned.is_pinned()
+    out = ss.zeros(2).pin_memory()
+    ss.add(ss.ones(count), 1, out=out.resize_(0))
+    assert out.tolist() == [2.0] * count
+    del pinned, out
+    # Their memory went back to where it came from: it is given out again.
+    others = [ss.full((size,), 3.0).pin_memory() for size in (16, 2, count, count)]
+    assert all(each.is_pinned() and (each == 3).all() for each in others)
+
+
+def test_a_graph_keeps_the_block_of_what_grew() -> None:
+    x, pinned = ss.full((60000,), 2.0, device="cuda"), ss.full((1000,), 2.0).pin_memory()
+    target, graph = ss.zeros(1000, device="cuda"), ss.cuda.CUDAGraph()
+    with ss.cuda.graph(graph):
+        y = x * 3
+        target.copy_(pinned, non_blocking=True)
+    x.resize_(300000)
+    pinned.resize_(50000)
+    others = [ss.full((60000,), 9.0, device="cuda") for _ in range(3)]
+    beside = [ss.full((1000,), -3.0).pin_memory() for _ in range(3)]
+    graph.replay()
+    assert (y == 6).all().item()
+    assert (target == 2).all().item()
+    graph.reset()
+    del graph, y
+    assert all((each == 9).all().item() for each in others)
+    assert all((each == -3).all() for each in beside)

@@ -111,7 +111,7 @@ class FunctionRule(Rule):
         """What the user's backward returns, for the inputs that are tensors."""
         if self.ctx._materialize:
             like = next(grad for grad in grads if grad is not None)
-            grads = [_zeros(like, spec) if grad is None else grad
+            grads = [_zeros(like, spec) if grad is None and spec is not None else grad
                      for grad, spec in zip(grads, node.outputs, strict=True)]
         with awakened():
             results = self.cls.backward(self.ctx, *grads)
@@ -190,7 +190,9 @@ def _outputs(ctx: FunctionContext, args: tuple[Any, ...], outputs: tuple[Any, ..
     specs: list[Any] = []
     for each in outputs:
         if not isinstance(each, TensorBase):
+            # It has a place all the same: backward gets None for it.
             made.append(each)
+            specs.append(None)
             continue
         dirty = _among(each, ctx._dirty)
         constant = node is None or _among(each, ctx._constant)

@@ -123,7 +123,7 @@ for _name, _formula, _reference, _alias in (
     binary_op(f"{_name}(Tensor self, Tensor|Number other)", _formula, {}, _reference,
               promotion=promotion.comparison, samples=comparisons, aliases=_alias,
               dtypes=ALL_KINDS if _name in ("eq", "ne") else ALL_KINDS[:3],
-              check=None if _name in ("eq", "ne") else checks.no_complex,
+              check=None if _name in ("eq", "ne") else checks.no_complex, alike=True,
               doc=f"Elementwise {_reference.__name__}; the result is bool.")
 
 for _name, _formula, _reference in (

@@ -220,14 +220,23 @@ def _kth_work(call: Any) -> lines.Work:
     return lines.Work(lines.KTH, dim_of(call), call["k"], lines.NANS * nans)
 
 
-define(Entry(
-    "kth_place(Tensor self, int k, int dim, bool keepdim, bool nans)", INDEX, shape=_kth_shape,
-    check=_check_kth, path="", method=False, dtypes=REAL, gradient={"self": _kth_slope},
-    doc="Place, then value, of the k-th smallest along dim; nans: a nan wins.",
-), cpu=looped(
-    _kth_work, array_kernel("numpy partition", sorting.kth,
-                            lambda call: (dim_of(call), call["k"], call["nans"]))),
-   cuda="sorting.kth")
+def _even_slope(grads: Any, out_1: Any, self: Any) -> Any:
+    """To all elements that equal the result, in equal parts."""
+    alike = (self == out_1).logical_or(self.isnan().logical_and(out_1.isnan()))
+    return alike * (grads[1] / alike.sum())
+
+
+for _name, _slope, _doc in (
+        ("kth_place", _kth_slope, "Place, then value, of the k-th smallest along dim"),
+        ("kth_of_all", _even_slope, "As kth_place; elements equal to it share the gradient")):
+    define(Entry(
+        f"{_name}(Tensor self, int k, int dim, bool keepdim, bool nans)", INDEX, shape=_kth_shape,
+        check=_check_kth, path="", method=False, dtypes=REAL, gradient={"self": _slope},
+        doc=f"{_doc}; nans: a nan wins.",
+    ), cpu=looped(
+        _kth_work, array_kernel("numpy partition", sorting.kth,
+                                lambda call: (dim_of(call), call["k"], call["nans"]))),
+       cuda="sorting.kth")
 
 
 def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> Any:
@@ -244,7 +253,7 @@ def _median(self: Any, dim: Any, keepdim: bool) -> Any:
                                    f"{self.spec!r}")
             return ops.full_like.call((ops.sum.call((self,), None), float("nan")),
                                       {"dtype": self.spec.dtype})
-        return ops.kth_place.call((flat, (flat.spec.numel + 1) // 2, 0, False, True), None)[1]
+        return ops.kth_of_all.call((flat, (flat.spec.numel + 1) // 2, 0, False, True), None)[1]
     size = self.spec.shape[normalize_dim(dim, self.spec.ndim)] if self.spec.ndim else 1
     if not size:
         raise IndexError("median(): Expected reduction dim to have non-zero size")

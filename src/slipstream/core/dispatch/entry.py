@@ -86,6 +86,8 @@ class Entry:
     converts: whether in-place and out= forms may cast to a lower kind, as copy_ does.
     uniform: whether a number as second argument is all that is written, so that the in-place form
         may write to a target several of whose elements are one place in memory.
+    alike: for formulas, whether operands are rounded to the dtype computed in first, where that
+        has 16 bits: what was stored is found again by the number that it was made from.
     layout: (call, shape) -> strides of the result, where they do not follow the operands.
     aliases: other names of function and method; with a dot the path of another function.
     waits: ``never``, ``always`` or ``data``: whether a call waits for the device; ``data``: by what
@@ -126,6 +128,7 @@ class Entry:
     stores: tuple[str, ...] = ()
     converts: bool = False
     uniform: bool = False
+    alike: bool = False
     layout: Function | None = None
     aliases: tuple[str, ...] = ()
     waits: str = "never"

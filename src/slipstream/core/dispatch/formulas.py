@@ -24,7 +24,7 @@ from slipstream.core.dispatch.registry import (
 )
 from slipstream.core.dispatch.signature import STATIC, STATIC_NUMBER
 from slipstream.core.dispatch.writing import check_apart, check_target, fit_out
-from slipstream.core.fuse.trace import NumberArgument, TensorArgument, Traced, trace
+from slipstream.core.fuse.trace import NARROW, NumberArgument, TensorArgument, Traced, trace
 from slipstream.core.launch.door import backend_of
 from slipstream.core.shapes import broadcast, views
 from slipstream.core.shapes.specs import specs
@@ -137,7 +137,8 @@ def _program(op: Op, arguments: dict[str, Any], outputs: tuple[DType, ...],
         # What the formula does not name, such as the size of what is made, leaves it as it is.
         named = [arguments[name] for name in parameters_of(op.entry.formula) if name in arguments]
         key = (device, outputs, *[
-            (value.dtype, value.cls) if isinstance(value, TensorArgument) else static_key(value)
+            (value.dtype, value.cls, value.rounded) if isinstance(value, TensorArgument)
+            else static_key(value)
             for value in named])
         known = op.programs.get(key)
         if known is not None:
@@ -174,17 +175,19 @@ def _check_cast(call: Call, result: DType) -> None:
 def _trace_arguments(call: Call, common: DType) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     rank = domain_rank(call)
+    rounded = common.name if call.op.entry.alike and common in NARROW else ""
     for parameter, value in zip(call.op.signature.parameters, call.values, strict=True):
         name = parameter.name
         if isinstance(value, TensorBase):
             dtype = value.spec.dtype
             cls = dtype.compute if _keeps_class(call, name, dtype) else common.compute
-            arguments[name] = TensorArgument(dtype, cls, max(value.spec.ndim, min(rank, 1)))
+            arguments[name] = TensorArgument(dtype, cls, max(value.spec.ndim, min(rank, 1)),
+                                             rounded="" if dtype is common else rounded)
         elif (parameter.kind in (STATIC, STATIC_NUMBER) or value is None
               or value is parameter.default):
             arguments[name] = value
         else:
-            arguments[name] = NumberArgument(class_of_number(value))
+            arguments[name] = NumberArgument(class_of_number(value), rounded)
     return arguments
 
 

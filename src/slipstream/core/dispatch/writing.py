@@ -14,7 +14,7 @@ from slipstream.core.dispatch.op import IN_PLACE, OUT
 from slipstream.core.dispatch.places import restate_devices
 from slipstream.core.engine import views as view_history
 from slipstream.core.engine.tape import tape
-from slipstream.core.launch.door import backend_of
+from slipstream.core.launch.door import backend_of, door, outgrown
 from slipstream.core.launch.waiting import wait
 from slipstream.core.shapes.overlap import in_bytes, may_share, self_overlaps
 from slipstream.core.shapes.specs import specs
@@ -22,7 +22,7 @@ from slipstream.core.shapes.strides import element_range
 from slipstream.core.vocab.dtypes import can_cast
 from slipstream.core.vocab.errors import MixedDeviceError, explain
 from slipstream.core.vocab.modes import ModeState, modes
-from slipstream.core.vocab.records import FOR_GOOD, Node, Plan, Storage, TensorBase, slots
+from slipstream.core.vocab.records import FOR_GOOD, Node, Plan, Storage, TensorBase, owners, slots
 from slipstream.core.vocab.warned import warn_caller
 
 
@@ -313,8 +313,11 @@ def grow(storage: Storage, nbytes: int) -> None:
         return
     if backend.on_host:
         wait(storage.device, "resize")
-    # Before anything changes: there may be no memory, and a capture refuses the copy.
-    address = backend.memory.allocate(nbytes)
+        door.settle_storage(storage)
+    # Pinned memory stays pinned.  Before anything changes: there may be no memory, and a capture
+    # refuses the copy.
+    memory: Any = owners[storage.owner]
+    address = memory.allocate(nbytes)
     kept = min(storage.nbytes, nbytes)
     device: Any = backend
     try:
@@ -323,10 +326,11 @@ def grow(storage: Storage, nbytes: int) -> None:
         elif kept:
             device.move(address, storage.address, kept)
     except BaseException:
-        backend.memory.free(address, nbytes)
+        memory.free(address, nbytes)
         raise
-    before = storage.address, storage.nbytes
+    # The old block goes back as any storage's does, where no graph replays with it.
+    before = Storage(storage.device, storage.address, storage.nbytes, storage.owner)
     storage.address = address
     storage.nbytes = nbytes
-    # The old block goes back as any storage's does.
-    Storage(storage.device, *before, storage.owner)
+    for tell in outgrown:
+        tell(storage, before)

@@ -509,11 +509,14 @@ def come_after_forward(walk: Walk) -> None:
 
 def _is_on_a_card(node: Node) -> bool:
     """Whether a card made what a node of the walk stands for."""
-    spec: Spec
-    if node.rule is accumulate_rule or not node.outputs:
+    spec: Spec | None
+    if node.rule is accumulate_rule:
         return False
-    spec = node.outputs[0]
-    return bool(spec.device.type == "cuda")
+    for each in node.outputs:
+        spec = each  # None for what a user's step returns beside tensors.
+        if spec is not None:
+            return bool(spec.device.type == "cuda")
+    return False
 
 
 def push_roots(walk: Walk) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from slipstream.core.vocab.dtypes import BY_NAME
+
 Array = Any
 
 # Rational approximations of erf and erfc on three intervals: W. J. Cody, "Rational Chebyshev
@@ -99,6 +101,13 @@ def erfc(x: Array) -> Array:
 def ndtr(x: Array) -> Array:
     """The share of a normal distribution that lies below x."""
     return 0.5 * _erfc(x * -np.sqrt(x.dtype.type(0.5)))
+
+
+def through(name: str, x: Array) -> Array:
+    """x as the 16-bit float of that name holds it, in float32."""
+    x = np.asarray(x)
+    with np.errstate(all="ignore"):
+        return x.astype(BY_NAME[name].numpy).astype(x.dtype)
 
 
 def rsqrt(x: Array) -> Array:

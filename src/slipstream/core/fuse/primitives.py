@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,9 @@ def _define_functions() -> None:
     _define("exp16", 1, {"f32": "expf({0})"}, np.exp, ("f32",))
     _define("ndtr16", 1, {"f32": "(0.5f * (1.0f + erff({0} * 0.70710677f)))"}, numerics.ndtr,
             ("f32",))
+    # As a float of 16 bits holds it.
+    for name in ("float16", "bfloat16"):
+        _define(f"as_{name}", 1, {"f32": _HELPER[1]}, partial(numerics.through, name), ("f32",))
     # Halves go to the even neighbour: rint in the default rounding mode.
     _function("round", np.rint, REAL, "rint")
     _function("atan2", np.arctan2, REAL, arity=2)

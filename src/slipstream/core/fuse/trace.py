@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from slipstream.core.fuse import classes as compute
 from slipstream.core.fuse.graph import CONSTANT, INPUT, NUMBER, SCALAR, STEP, Graph, Node
 from slipstream.core.fuse.primitives import PRIMITIVES
-from slipstream.core.fuse.symbols import NotAFormula, Symbol, lift, tensor_symbol
+from slipstream.core.fuse.symbols import NotAFormula, Symbol, lift, operate, tensor_symbol
 from slipstream.core.vocab import dtypes
 from slipstream.core.vocab.dtypes import DType
 from slipstream.core.vocab.programs import FULL, ROW, Constant, Input, Output, Program, Step
@@ -25,19 +25,25 @@ class TensorArgument(NamedTuple):
     """A tensor: stored as ``dtype``, loaded as class ``cls``, with ``rank`` dims.
 
     ``level`` is row for the saved result of a reduction (with keepdim): it has the domain's rank,
-    and the program reads one element of it for each point of the outer dims.
+    and the program reads one element of it for each point of the outer dims.  ``rounded`` names
+    the 16-bit float that its elements are rounded to first.
     """
 
     dtype: DType
     cls: str
     rank: int
     level: str = FULL
+    rounded: str = ""
 
 
 class NumberArgument(NamedTuple):
-    """A Python number given at run time, of the class (b1, i64, f64, c128) that Python uses."""
+    """A Python number given at run time, of the class (b1, i64, f64, c128) that Python uses.
+
+    ``rounded`` names the 16-bit float that it is rounded to first.
+    """
 
     cls: str
+    rounded: str = ""
 
 
 class Traced(NamedTuple):
@@ -110,9 +116,9 @@ def _structure(formula: Callable[..., Any], matched: Mapping[str, Any],
     parts: list[Any] = [formula]
     for argument in matched.values():
         if isinstance(argument, TensorArgument):
-            parts.append((argument.cls, argument.rank, argument.level))
+            parts.append((argument.cls, argument.rank, argument.level, argument.rounded))
         elif isinstance(argument, NumberArgument):
-            parts.append(argument.cls)
+            parts.append((argument.cls, argument.rounded))
         elif type(argument) in PLAIN:
             parts.append((type(argument), argument))
         else:
@@ -195,6 +201,13 @@ def matched(formula: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[s
 
 
 def _bind(graph: Graph, name: str, argument: Any) -> Any:
+    symbol = _symbol(graph, name, argument)
+    if symbol is argument or not argument.rounded:
+        return symbol
+    return operate(f"as_{argument.rounded}", symbol.to_class("f32"))
+
+
+def _symbol(graph: Graph, name: str, argument: Any) -> Any:
     if isinstance(argument, TensorArgument):
         return tensor_symbol(graph, name, argument.cls, argument.rank, level=argument.level,
                              narrow=argument.dtype)

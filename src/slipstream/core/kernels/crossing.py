@@ -38,8 +38,24 @@ class CrossingKernel(Kernel):
             read_into(source.spec.device, address_of(target), address_of(source), nbytes, "to")
             return
         else:
+            come_after(source.spec.device, target.spec.device)
             data = read(source.spec.device, address_of(source), nbytes, "to")
         backend_of(target.spec.device).write(address_of(target), data)
+
+
+def come_after(device: Device, other: Device) -> None:
+    """Let a card's current stream come after another's: what it copies may have been waited for
+    there, and what it overwrites may be in use."""
+    later: Any = backend_of(device)
+    earlier: Any = backend_of(other)
+    last = earlier.queue()
+    if last.capture is not None or later.queue().capture is not None:
+        return  # The copy itself is refused.
+    handle, place = earlier.edges.mark(last, 0, False, False)
+    try:
+        later.edges.order_after(later.queue(), handle, place, ours=False)
+    finally:
+        earlier.driver.destroy_event(handle)
 
 
 def is_pinned(storage: Storage, device: Device) -> bool:

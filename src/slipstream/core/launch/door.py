@@ -16,7 +16,7 @@ from slipstream.core.vocab.records import Backend, Kernel, Memory, Plan, Storage
 from slipstream.core.vocab.ring import Ring
 
 __all__ = ["ImmediateBackend", "Kernel", "LaunchDoor", "ModeState", "Ring", "Storage", "TensorBase",
-           "backend_of", "door", "register_backend"]
+           "backend_of", "door", "outgrown", "register_backend"]
 
 
 class ImmediateBackend(Backend):
@@ -186,6 +186,8 @@ def backend_of(device: Device) -> Backend:
     return found
 
 
+# Called with a storage that moved to a larger block, and one that stands for its old block.
+outgrown: list[Callable[[Storage, Storage], None]] = []
 backends: dict[Device, Backend] = {}
 making = threading.RLock()
 makers = Makers()

@@ -57,7 +57,13 @@ def _constant(input: ss.Tensor, pad: Sequence[int], value: Any) -> ss.Tensor:
                                f"{input.shape[dim]} places of dimension {dim}")
         outer[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
         inner[dim] = slice(max(-before, 0), input.shape[dim] - max(-after, 0))
-    output = input.new_full(tuple(shape), 0 if value is None else value)
+    value = 0 if value is None else value
+    last = {4: ss.channels_last, 5: ss.channels_last_3d}.get(input.ndim)
+    if last is None or input.is_contiguous() or not input.is_contiguous(memory_format=last):
+        output = input.new_full(tuple(shape), value)
+    else:
+        output = ss.empty(tuple(shape), dtype=input.dtype, device=input.device,
+                          memory_format=last).fill_(value)
     output[tuple(outer)] = input[tuple(inner)]
     return output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import pytest
@@ -69,3 +70,25 @@ def test_the_gradient_of_what_is_added_alpha_times(op: Any, alpha: Any, both: bo
     # The gradient of what is real is conjugate.
     wanted = complex(alpha).conjugate() * (1 if op is ss.add else -1)
     assert found.tolist() == [wanted] * 2
+
+
+@pytest.mark.parametrize("dtype", [ss.float16, ss.bfloat16])
+def test_comparisons_find_what_was_stored(dtype: Any) -> None:
+    # NumPy's own: an array of 16 bits and a Python number meet in 16 bits.
+    numbers = [0.1, 0.3, 257, 2049, -1 / 3, 6e-8, 65000.0, True, 1e6, -math.inf, math.nan, 0]
+    stored = ss.tensor([each if abs(each) < 65504 else 0.0 for each in numbers], dtype=dtype)
+    array = stored.to(ss.float64).numpy()
+    for number in numbers:
+        held = ss.tensor([number], dtype=ss.float32).to(dtype).to(ss.float64).item()
+        for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+            wanted = getattr(operator, name)(array, held).tolist()
+            for other in (number, ss.tensor(number), ss.tensor(number, dtype=ss.float64),
+                          ss.full((1,), number) if type(number) is int else number):
+                assert getattr(stored, name)(other).tolist() == wanted, (name, number, other)
+                assert getattr(operator, name)(stored, other).tolist() == wanted
+        many = ss.full((4000,), held, dtype=ss.float32).to(dtype)
+        assert (many == number).all().item() == (number == number)
+    # What is wider stays so.
+    assert not stored[:1].eq(ss.tensor([0.1])).item()
+    assert not stored[0].eq(ss.tensor([0.1])).item()
+    assert (stored[0] == 0.1).item()

@@ -101,3 +101,13 @@ def test_topk_of_no_dims_is_the_element_also_for_none() -> None:
         values, indices = x.topk(k)
         assert (values.item(), indices.item()) == (3.0, 0)
     assert ss.tensor([3.0]).topk(0).values.shape == (0,)
+
+
+@pytest.mark.parametrize(("values", "shares"), [
+    ([1.0, 1.0, 0.0], [0.5, 0.5, 0.0]), ([3.0, 1.0, 2.0, 2.0, 2.0], [0, 0, 1 / 3, 1 / 3, 1 / 3]),
+    ([math.nan, 1.0, math.nan], [0.5, 0.0, 0.5])])
+def test_elements_that_are_the_median_share_its_gradient(values: list[float],
+                                                         shares: list[float]) -> None:
+    x = ss.tensor(values, requires_grad=True)
+    x.median().backward()
+    assert x.grad.tolist() == pytest.approx(shares)

@@ -24,13 +24,15 @@ from slipstream.core.fuse.primitives import (
     cast_expression,
     helper_names,
 )
+from slipstream.core.vocab import dtypes
 
 LOW, HIGH = -(2**63), 2**63 - 1
 INT64 = st.one_of(st.integers(LOW, HIGH), st.sampled_from([0, 1, -1, LOW, HIGH]))
 FLOAT_SAMPLES = [0.0, -0.0, 0.1, -0.3, 0.5, 1.0, 1.5, 2.5, -3.5, 7.25, -12.0, 30.0, 1e-30]
 SPECIAL = [math.inf, -math.inf, math.nan]
 ODD = {"erf": scipy.special.erf, "erfc": scipy.special.erfc, "sigmoid": scipy.special.expit,
-       "exp16": np.exp, "ndtr16": scipy.special.ndtr,
+       "as_float16": lambda x: x.astype(np.float16), "exp16": np.exp,
+       "as_bfloat16": lambda x: x.astype(dtypes.bfloat16.numpy), "ndtr16": scipy.special.ndtr,
        "rsqrt": lambda x: 1 / np.sqrt(x), "round": np.rint, "neg": np.negative,
        "abs": np.absolute, "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),
        "conj": np.conj, "trunc_divide": lambda a, b: np.trunc(a / b),

@@ -430,4 +430,13 @@ SLIP_INLINE slip_bfloat16 slip_narrow_bfloat16_f64(double x) {
     return slip_narrow_bfloat16_f32((float)x);
 }
 
+/* As a float of 16 bits holds it. */
+SLIP_INLINE float slip_as_float16_f32(float x) {
+    return slip_widen_float16(slip_narrow_float16_f32(x));
+}
+
+SLIP_INLINE float slip_as_bfloat16_f32(float x) {
+    return slip_widen_bfloat16(slip_narrow_bfloat16_f32(x));
+}
+
 #endif

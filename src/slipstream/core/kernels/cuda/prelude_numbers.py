@@ -69,6 +69,12 @@ SLIP_DEVICE slip_bfloat16 slip_narrow_bfloat16_f32(float x) {
 SLIP_DEVICE slip_bfloat16 slip_narrow_bfloat16_f64(double x) {
     return slip_narrow_bfloat16_f32((float)x);
 }
+SLIP_DEVICE float slip_as_float16_f32(float x) {
+    return slip_widen_float16(slip_narrow_float16_f32(x));
+}
+SLIP_DEVICE float slip_as_bfloat16_f32(float x) {
+    return slip_widen_bfloat16(slip_narrow_bfloat16_f32(x));
+}
 """
 
 # Division as Python means it, integer powers; dividing integers by zero gives 0.

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.sends import Work
 from slipstream.core.launch.cuda.words import Words
-from slipstream.core.launch.door import door
+from slipstream.core.launch.door import door, outgrown
 from slipstream.core.memory.pools import Pool
 from slipstream.core.native.driver import DriverError
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
+
+
+# Those whose replays may come.
+living: WeakSet[CapturedGraph] = WeakSet()
 
 
 class Step(NamedTuple):
@@ -69,6 +74,7 @@ class CapturedGraph:
         self.stream = 0
         self.executable = 0
         self.graph = self.driver.create_graph()
+        living.add(self)
 
     def before(self, nodes: tuple[int, ...]) -> set[int]:
         """These nodes and all before them."""
@@ -199,3 +205,15 @@ class CapturedGraph:
             lines.append(f'  {names[node]} [label="{step.name}"];')
             lines += [f"  {names[each]} -> {names[node]};" for each in step.after]
         return "\n".join([*lines, "}", ""])
+
+
+def keep_block(storage: Storage, before: Storage) -> None:
+    """Let graphs that use a storage hold the block that it had: their replays still use that."""
+    for graph in tuple(living):
+        if graph.held.get(id(storage)) is storage:
+            graph.held[id(before)] = before
+        if any(each is storage for each in graph.hosts):
+            graph.hosts.append(before)
+
+
+outgrown.append(keep_block)
