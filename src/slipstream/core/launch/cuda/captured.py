@@ -15,7 +15,6 @@ from slipstream.core.native.driver import DriverError
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
 
-
 # Those whose replays may come.
 living: WeakSet[CapturedGraph] = WeakSet()
 
