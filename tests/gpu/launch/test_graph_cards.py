@@ -23,9 +23,14 @@ def two(restart: Any) -> Any:
 
 def test_a_stream_of_another_card_does_not_join(two: Any) -> None:
     (s0, s1), (a, b) = two
-    with pytest.raises(RuntimeError, match=REFUSED), ss.cuda.graph(ss.cuda.CUDAGraph(), stream=s0):
-        a.add_(1)
-        s1.wait_stream(s0)
+
+    def work() -> None:
+        with ss.cuda.graph(ss.cuda.CUDAGraph(), stream=s0):
+            a.add_(1)
+            s1.wait_stream(s0)
+
+    with pytest.raises(RuntimeError, match=REFUSED):
+        work()
     for stream, tensor in ((s0, a), (s1, b)):
         with ss.cuda.stream(stream):
             assert not ss.cuda.is_current_stream_capturing()

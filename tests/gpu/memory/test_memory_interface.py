@@ -192,13 +192,15 @@ def test_a_callback_that_allocates_calls_no_callback():
 
     memory.empty_cache()
     handle = memory.register_free_memory_callback(allocate)
-    held = ss.empty(35 * MEGA, dtype=ss.uint8, device="cuda")
-    assert asked == [35 * MEGA]
-    # One that raised is called again.
-    with pytest.raises(ValueError, match="on purpose"):
-        ss.empty(65 * MEGA, dtype=ss.uint8, device="cuda")
-    more = ss.empty(95 * MEGA, dtype=ss.uint8, device="cuda")
-    handle.remove()
+    try:
+        held = ss.empty(35 * MEGA, dtype=ss.uint8, device="cuda")
+        assert asked == [35 * MEGA]
+        # One that raised is called again.
+        with pytest.raises(ValueError, match="on purpose"):
+            ss.empty(65 * MEGA, dtype=ss.uint8, device="cuda")
+        more = ss.empty(95 * MEGA, dtype=ss.uint8, device="cuda")
+    finally:
+        handle.remove()
     assert asked == [35 * MEGA, 65 * MEGA, 95 * MEGA]
     assert (held.numel(), more.numel()) == (35 * MEGA, 95 * MEGA)
 
