@@ -73,3 +73,12 @@ def test_captures_of_two_cards_do_not_join(two: Any) -> None:
         graphs[1].replay()
     s1.synchronize()
     assert (a.tolist(), b.tolist()) == ([1.0] * 4, [1.0] * 4)
+
+
+def test_a_graph_of_another_cards_work_warns(two: Any) -> None:
+    _, (_, b) = two
+    graph = ss.cuda.CUDAGraph()
+    with pytest.warns(UserWarning, match="The CUDA Graph is empty"), ss.cuda.graph(graph):
+        y = b + 1
+    graph.replay()
+    assert y.tolist() == [1.0] * 4
