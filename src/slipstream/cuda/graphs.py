@@ -47,6 +47,20 @@ def wants(tensors: Sequence[Any]) -> list[Any]:
     return [each for each in tensors if each is not None and each.requires_grad]
 
 
+def card_of(inputs: Sequence[Any], module: Sequence[Any]) -> Any:
+    """The card to capture on: that of the inputs, else of a module's tensors; None for neither.
+
+    Raises RuntimeError where they are on several.
+    """
+    cards = list(dict.fromkeys(each.device for each in (*inputs, *module) if each.is_cuda))
+    if len(cards) > 1:
+        raise RuntimeError(
+            "make_graphed_callables: sample arguments, parameters and buffers are on "
+            f"{' and '.join(map(str, cards))}; a graph is captured on one device\n"
+            "  mend: move them to one, or graph a callable for each device")
+    return cards[0] if cards else None
+
+
 class Graphed:
     """A callable as two graphs with inputs of their own, forward and backward.
 
@@ -62,6 +76,8 @@ class Graphed:
                        for each in given]
         self.parameters = (tuple(function.parameters())
                            if isinstance(function, ss.nn.Module) else ())
+        buffers = function.buffers() if isinstance(function, ss.nn.Module) else ()
+        self.card = card_of(self.inputs, (*self.parameters, *buffers))
         self.unused = unused
         self.turn = 0
         self.forward_graph, self.backward_graph = CUDAGraph(), CUDAGraph()
@@ -89,14 +105,16 @@ class Graphed:
 
     def warm_up(self, count: int) -> None:
         """Run both directions: plans are made and kernels compiled."""
-        for _ in range(count):
-            outputs = self.call()
-            # What nobody has written is not read: a checker of memory would say so.
-            self.derive(outputs, [ss.zeros_like(each) for each in wants(outputs)])
+        with ss.cuda.device(self.card):
+            for _ in range(count):
+                outputs = self.call()
+                # What nobody has written is not read: a checker of memory would say so.
+                self.derive(outputs, [ss.zeros_like(each) for each in wants(outputs)])
 
     def capture_forward(self, pool: Any) -> None:
         """Capture the function."""
-        with graph(self.forward_graph, pool):
+        # A capture is on the current card, which may be another one.
+        with ss.cuda.device(self.card), graph(self.forward_graph, pool):
             self.kept = self.call()
         self.outputs = [each.detach() for each in self.kept]
         self.differentiable = [each.requires_grad for each in self.kept]
@@ -108,7 +126,7 @@ class Graphed:
             # No result has a gradient: there is nothing to capture, and nobody will call `back`.
             self.kept = []
             return
-        with graph(self.backward_graph, pool):
+        with ss.cuda.device(self.card), graph(self.backward_graph, pool):
             self.gradients = self.derive(self.kept, self.upstream)
         self.gradients = [None if each is None else each.detach() for each in self.gradients]
         self.kept = []
@@ -211,7 +229,9 @@ def make_graphed_callables(callables: Any, sample_args: Any, num_warmup_iters: i
     which arguments are copied, and results and gradients come as copies: nothing that somebody
     holds is overwritten.  A module's forward is replaced, and runs eagerly in the other mode of
     ``train()``.  ``pool``: memory to share with other graphs; then callables run in the order in
-    which they are given.  Raises RuntimeError for modules with hooks or trainable buffers.
+    which they are given.  The capture is on the card of the sample arguments, or of the module
+    where they are on none.  Raises RuntimeError for modules with hooks or trainable buffers, and
+    for tensors of several cards.
     """
     single = not isinstance(callables, tuple)
     each_callable = (callables,) if single else callables

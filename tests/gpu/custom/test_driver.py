@@ -75,6 +75,16 @@ def test_streams_and_events(scale: int, memory: int) -> None:
         driver.stream_destroy(stream)
 
 
+def test_only_streams_of_stream_create_are_destroyed() -> None:
+    made = driver.stream_create()
+    driver.stream_destroy(made)
+    for wrong in (ss.cuda.current_stream(), ss.cuda.Stream(), made, 12345, None):
+        with pytest.raises(driver.DriverError) as caught:
+            driver.stream_destroy(wrong)  # type: ignore[arg-type]
+        assert caught.value.code == "INVALID_VALUE"
+        assert str(caught.value).endswith(f"{wrong!r} is no stream of stream_create")
+
+
 def test_raw_calls_stay_in_order_with_tensors(scale: int) -> None:
     x = ss.ones(100, device="cuda")
     x = x * 3

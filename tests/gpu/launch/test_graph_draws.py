@@ -197,6 +197,38 @@ def test_a_state_kept_and_set_inside_draws_the_same_again() -> None:
     assert [first.tolist(), other.tolist()] == eager[2:]
 
 
+def test_a_state_from_outside_is_refused_inside() -> None:
+    ss.cuda.manual_seed(7)
+    outside = ss.cuda.get_rng_state()
+    x = ss.ones(4, device="cuda")
+    graph = ss.cuda.CUDAGraph()
+    with ss.cuda.graph(graph):
+        x.add_(1)
+        with pytest.raises(RuntimeError, match=r"state from outside .*\n  mend: set it outside"):
+            ss.cuda.set_rng_state(outside)
+        made = ss.rand(3, device="cuda")
+    # Nothing was set: replays take from the generator what they draw, and no more.
+    assert ss.cuda.get_rng_state().tolist() == outside.tolist()
+    graph.replay()
+    after = drawn()
+    ss.cuda.set_rng_state(outside)
+    assert made.tolist() == drawn()
+    assert after == drawn()
+
+
+def test_a_state_of_another_graph_is_set_inside() -> None:
+    first, second = ss.cuda.CUDAGraph(), ss.cuda.CUDAGraph()
+    with ss.cuda.graph(first):
+        state = ss.cuda.get_rng_state()
+        one = ss.rand(3, device="cuda")
+    with ss.cuda.graph(second):
+        ss.cuda.set_rng_state(state)
+        again = ss.rand(3, device="cuda")
+    first.replay()
+    second.replay()
+    assert one.tolist() == again.tolist()
+
+
 def test_a_captured_gradient_of_a_checkpoint_that_draws_nothing() -> None:
     w = ss.full((4,), 2.0, device="cuda", requires_grad=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,61 @@ def test_results_without_gradient() -> None:
     assert not place.requires_grad
     double.sum().backward()
     assert x.grad.tolist() == [2.0] * 3
+
+
+# -- other cards ----------------------------------------------------------------------------------
+def test_the_capture_is_on_the_card_of_the_sample(restart: Any) -> None:
+    restart(devices=2)
+    net = model().to("cuda:1")
+    x = ss.randn(5, 6, device="cuda:1")
+    expected = [net(x * step) for step in (1, 2)]
+    eager = []
+    for each in expected:
+        net.zero_grad(set_to_none=True)
+        each.sum().backward()
+        eager.append(gradients(net))
+    net.zero_grad(set_to_none=True)
+    with warnings.catch_warnings():
+        # An empty graph warns.
+        warnings.simplefilter("error")
+        net = ss.cuda.make_graphed_callables(net, (ss.zeros(5, 6, device="cuda:1"),))
+    assert ss.cuda.current_device() == 0
+    for step in (1, 2):
+        net.zero_grad(set_to_none=True)
+        out = net(x * step)
+        out.sum().backward()
+        assert out.tolist() == expected[step - 1].tolist()
+        assert gradients(net) == eager[step - 1]
+
+
+def test_without_arguments_the_capture_is_on_the_modules_card(restart: Any) -> None:
+    class Scaled(ss.nn.Module):
+        """A module of no argument."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = ss.nn.Parameter(ss.ones(3, device="cuda:1"))
+
+        def forward(self) -> Any:
+            return self.weight * 3
+
+    restart(devices=2)
+    net = Scaled()
+    graphed = ss.cuda.make_graphed_callables(net, ())
+    with ss.no_grad():
+        net.weight.add_(1)
+    out = graphed()
+    out.sum().backward()
+    assert out.tolist() == [6.0] * 3
+    assert net.weight.grad.tolist() == [3.0] * 3
+
+
+def test_callables_of_two_cards(restart: Any) -> None:
+    restart(devices=2)
+    samples = [ss.zeros(3, device=f"cuda:{index}") for index in (0, 1)]
+    both = ss.cuda.make_graphed_callables((lambda t: t * 2, lambda t: t * 3),
+                                          tuple((each,) for each in samples))
+    for factor, graphed, sample in zip((2.0, 3.0), both, samples, strict=True):
+        assert graphed(sample + 1).tolist() == [factor] * 3
+    with pytest.raises(RuntimeError, match=r"are on cuda:0 and cuda:1; .* one device\n  mend: "):
+        ss.cuda.make_graphed_callables(lambda a, b: (a, b), tuple(samples))

@@ -181,6 +181,30 @@ def test_callbacks_free_memory():
     assert asked == [25 * MEGA]
 
 
+def test_a_callback_that_allocates_calls_no_callback():
+    asked = []
+
+    def allocate(nbytes):
+        asked.append(nbytes)
+        ss.empty(30 * MEGA, dtype=ss.uint8, device="cuda")
+        if len(asked) == 2:
+            raise ValueError("on purpose")
+
+    memory.empty_cache()
+    handle = memory.register_free_memory_callback(allocate)
+    try:
+        held = ss.empty(35 * MEGA, dtype=ss.uint8, device="cuda")
+        assert asked == [35 * MEGA]
+        # One that raised is called again.
+        with pytest.raises(ValueError, match="on purpose"):
+            ss.empty(65 * MEGA, dtype=ss.uint8, device="cuda")
+        more = ss.empty(95 * MEGA, dtype=ss.uint8, device="cuda")
+    finally:
+        handle.remove()
+    assert asked == [35 * MEGA, 65 * MEGA, 95 * MEGA]
+    assert (held.numel(), more.numel()) == (35 * MEGA, 95 * MEGA)
+
+
 @pytest.mark.parametrize("as_number", [False, True])
 def test_bare_blocks(as_number):
     before = memory.memory_allocated()

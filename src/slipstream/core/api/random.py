@@ -13,6 +13,7 @@ from slipstream.core.api import interop
 from slipstream.core.vocab import dtypes, generators
 from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.records import TensorBase
+from slipstream.core.vocab.tokens import known_tokens
 
 
 class Generator(generators.Generator):
@@ -31,8 +32,26 @@ class Generator(generators.Generator):
 
     def set_state(self, state: Any) -> None:
         """Continue from a state.  Raises TypeError for what is no uint8 tensor, RuntimeError for
-        a state of another size."""
-        super().set_state(_as_bytes(state))
+        a state of another size, and one from outside of the capture that goes on."""
+        data = _as_bytes(state)
+        self._check_state(data)
+        super().set_state(data)
+
+    def _check_state(self, data: bytes) -> None:
+        """Raise RuntimeError for a state from outside where the running thread captures draws.
+
+        The states that captures give out are of their own streams: with one of these the same is
+        drawn again at each replay.
+        """
+        found = self._standing()
+        if found is None or len(data) != generators.STATE.size:
+            return
+        seed = generators.STATE.unpack(data)[0]
+        if seed != found.initial_seed() and seed not in known_tokens:
+            raise RuntimeError(
+                "cuda graph: a generator's state from outside is set inside the capture, which no "
+                "replay would repeat\n  mend: set it outside of the capture; states that "
+                "get_state gives inside can be set there")
 
     def clone_state(self) -> Generator:
         """Another generator of the same device that continues from here on its own."""

@@ -7,6 +7,7 @@ step that changes its pools is one call of `Allocator.alone`.
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,15 @@ from slipstream.core.memory.slabs import Slab
 SMALL = 1 << 20
 # Segments grow by multiples of this.
 SEGMENT = 1 << 21
+
+
+class Called(threading.local):
+    """Whether the thread runs registered functions: what they allocate calls none of them."""
+
+    now = False
+
+
+called = Called()
 
 
 def round_up(nbytes: int, multiple: int) -> int:
@@ -51,10 +61,14 @@ def climb(allocator: Any, nbytes: int) -> int:
 
 def call_back(allocator: Any, nbytes: int) -> int:
     """Rung: functions that others registered may free blocks."""
-    if not allocator.callbacks:
+    if not allocator.callbacks or called.now:
         return 0
-    for callback in tuple(allocator.callbacks):
-        callback(nbytes)
+    called.now = True
+    try:
+        for callback in tuple(allocator.callbacks):
+            callback(nbytes)
+    finally:
+        called.now = False
     return allocator.retake(nbytes)
 
 

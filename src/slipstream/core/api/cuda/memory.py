@@ -185,7 +185,8 @@ def register_free_memory_callback(callback: Callable[[int], Any],
                                   device: Any = None) -> CallbackHandle:
     """Call ``callback(nbytes)`` before a card is asked for more memory.
 
-    It may let go of tensors; blocks that fit are used before the card is asked.
+    It may let go of tensors; blocks that fit are used before the card is asked.  What it allocates
+    itself calls no function.
     """
     callbacks = allocator(device).callbacks
     callbacks.append(callback)

@@ -30,6 +30,8 @@ __all__ = [
 Call = TypeVar("Call", bound=Callable[..., Any])
 # Live allocations of `mem_alloc`: address -> bytes.
 allocations: dict[int, int] = {}
+# Streams of `stream_create` that were not given back.
+created: set[int] = set()
 
 
 def named(call: Call) -> Call:
@@ -251,13 +253,19 @@ def launch(function: int, grid: Any, block: Any, parameters: Any = b"", shared: 
 def stream_create(priority: int = 0) -> int:
     """A stream of the current card; smaller priorities go first."""
     stream: int = _driver().create_stream(priority)
+    created.add(stream)
     return stream
 
 
 @named
 def stream_destroy(stream: int) -> None:
-    """Give back a stream; its work still finishes."""
+    """Give back a stream of `stream_create`; its work still finishes."""
+    # A `Stream` gives itself back, and one that was given back is no stream any more.
+    if not isinstance(stream, int) or stream not in created:
+        raise DriverError("stream_destroy", "INVALID_VALUE",
+                          f"{stream!r} is no stream of stream_create")
     _driver().destroy_stream(stream)
+    created.discard(stream)
 
 
 @named

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -26,12 +25,10 @@ from slipstream.core.vocab.errors import CaptureError, explain
 from slipstream.core.vocab.generators import StandIn
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
+from slipstream.core.vocab.tokens import known_tokens
 
 # Classes of the numbers with which every launch that draws begins.
 STREAM = ("seed", "base")
-# The graphs by the seeds that stood for their generators: a gradient that is captured by itself
-# draws again what its forward graph drew.
-known_tokens: WeakValueDictionary[int, CapturedGraph] = WeakValueDictionary()
 
 
 class CapturedPlace:
@@ -191,7 +188,7 @@ class Capture:
         for place, each in enumerate(self.registered):
             if each.token == seed:
                 return place, None
-        origin = known_tokens.get(seed)
+        origin: CapturedGraph | None = known_tokens.get(seed)
         if origin is not None:
             return origin.tokens.index(seed), origin
         raise RuntimeError(
@@ -346,23 +343,40 @@ def words_of(values: tuple[int, ...]) -> Words:
 def join(queue: Any, place: Any) -> None:
     """Let a stream come after an event's place, where the stream or the event is captured.
 
-    Raises RuntimeError where the event stands for work outside of the stream's capture.
+    Raises RuntimeError where the event stands for work outside of the stream's capture, and where
+    the stream is another card's.
     """
     if not isinstance(place, CapturedPlace):
         raise RuntimeError(
             "cuda graph: the stream captures a graph and cannot wait for work outside of it\n"
             "  mend: wait before the capture, or before each replay")
     capture = place.capture
-    if capture.origin.capture is not capture:
-        raise RuntimeError("cuda graph: the event was recorded in a capture that has ended")
+    refuse_ended(place)
+    if queue.owner is not capture.backend:
+        # Its launches would be nodes, and its number be taken for one, of the wrong card.
+        raise RuntimeError(
+            f"cuda graph: a stream of {queue.owner.device} waits for one of "
+            f"{capture.backend.device}, which captures; a graph is captured on one device\n"
+            "  mend: capture a graph on each device, and let their streams wait for each other "
+            "between the replays")
     if queue.capture not in (None, capture):
         raise RuntimeError("cuda graph: a stream of one capture cannot wait for another capture")
     capture.follow(queue, place.nodes)
 
 
+def refuse_ended(place: CapturedPlace) -> None:
+    """Raise RuntimeError where the capture that an event was recorded in has ended."""
+    if place.capture.origin.capture is not place.capture:
+        raise RuntimeError(
+            "cuda graph: the event was recorded in a capture that has ended: it stands for a place "
+            "in the graph, and for no work that was launched\n"
+            "  mend: record an event after replay(), and use that one")
+
+
 def refuse_captured(place: Any, what: str) -> None:
     """Raise RuntimeError where an event was recorded in a capture."""
     if isinstance(place, CapturedPlace):
+        refuse_ended(place)
         place.capture.refuse(what)
 
 
