@@ -76,8 +76,11 @@ class Told:
     def let_interrupts(self) -> None:
         """The calls that belong together were made."""
 
-    def on_idle(self, look: Any) -> None:
-        """Call ``look()`` for each millisecond of virtual time in which the host is idle."""
+    def on_idle(self, look: Any, unsent: Any) -> None:
+        """Call ``look()`` for each millisecond of virtual time in which the host is idle.
+
+        ``unsent()`` gives the moments of launches that are recorded and not yet the driver's.
+        """
 
     def tell_work(self, listener: Any) -> bool:
         """Call ``listener(action, site, stream, begin, end, replayed)``, in ns, for each piece of

@@ -247,10 +247,7 @@ class Base(Driver):
         return HostClock(self.schedule)
 
     def on_idle(self, look: Callable[[], Any], unsent: Callable[[], list[int]]) -> None:
-        """Call ``look()`` for each millisecond in which the host is idle.
-
-        ``unsent()``: the moments of launches that are recorded and not here yet.
-        """
+        """Call ``look()`` for each millisecond in which the host is idle."""
         self.looks.append(look)
         self.unsent.append(unsent)
 
