@@ -336,3 +336,27 @@ def test_what_is_no_tensor_has_a_place_among_the_gradients(materializes: bool,
     assert x.grad.tolist() == [2, 2]
     (twice + thrice).sum().backward()
     assert x.grad.tolist() == [7, 7]
+
+
+@pytest.mark.parametrize("form", [lambda y, x: ("tag", y), lambda y, x: (y, "tag"),
+                                  lambda y, x: ("tag", x * 3, None, y), lambda y, x: y])
+def test_a_result_behind_what_is_no_tensor_is_saved_as_itself(form: Any) -> None:
+    class Exponential(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return form(y, x)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            (y,) = ctx.saved_tensors
+            return grads[-1 if len(grads) != 2 or grads[0] is None else 0] * y
+
+    x = ss.zeros(2, requires_grad=True)
+    made = Exponential.apply(x)
+    y = next(each for each in (made if isinstance(made, tuple) else (made,))
+             if isinstance(each, ss.Tensor) and each.sum() == 2)
+    (first,) = ss.autograd.grad(y.sum(), x, create_graph=True)
+    first.sum().backward()
+    assert (first.tolist(), x.grad.tolist()) == ([1, 1], [1, 1])

@@ -296,3 +296,20 @@ def test_the_generator_goes_on_however_a_capture_ends(how: str) -> None:
     with ss.cuda.stream(stream):
         assert not ss.cuda.is_current_stream_capturing()
         assert drawn() == expected
+
+
+def test_a_captures_own_state_is_set_again_after_anothers() -> None:
+    first, second = (ss.zeros(4, device="cuda") for _ in range(2))
+    one, two = ss.cuda.CUDAGraph(), ss.cuda.CUDAGraph()
+    with ss.cuda.graph(one):
+        state = ss.cuda.get_rng_state()
+        first.copy_(ss.rand(4, device="cuda"))
+    with ss.cuda.graph(two):
+        own = ss.cuda.get_rng_state()
+        ss.cuda.set_rng_state(state)
+        second.copy_(ss.rand(4, device="cuda"))
+        ss.cuda.set_rng_state(own)
+    one.replay()
+    two.replay()
+    assert first.tolist() == second.tolist()
+    assert first.tolist() != [0.0] * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -235,3 +236,44 @@ def test_a_graph_keeps_the_block_of_what_grew() -> None:
     del graph, y
     assert all((each == 9).all().item() for each in others)
     assert all((each == -3).all() for each in beside)
+
+
+def test_a_graph_keeps_no_block_but_its_own() -> None:
+    x, pinned = ss.full((1000,), 2.0, device="cuda"), ss.full((1000,), 3.0).pin_memory()
+    y, graph = ss.zeros(1000, device="cuda"), ss.cuda.CUDAGraph()
+    with ss.cuda.graph(graph):
+        y.copy_(pinned, non_blocking=True)
+        y.add_(x * 2)
+    before = ss.cuda.memory_allocated()
+    for count in range(2000, 40000, 1000):
+        x.resize_(count)
+        pinned.resize_(count)
+    ss.cuda.synchronize()
+    assert ss.cuda.memory_allocated() - before < 200_000
+    graph.replay()
+    assert (y == 7).all().item()
+
+
+def test_tensors_grow_while_another_thread_makes_graphs() -> None:
+    done = threading.Event()
+
+    def make() -> None:
+        while not done.is_set():
+            kept.append(ss.cuda.CUDAGraph())
+            with ss.cuda.graph(kept[-1]):
+                ss.zeros(4, device="cuda")
+            del kept[:-3]
+
+    kept: list[Any] = []
+    x, interval = ss.ones(4, device="cuda"), sys.getswitchinterval()
+    thread = threading.Thread(target=make)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for count in range(5, 600):
+            x.resize_(count)
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert x[:4].tolist() == [1.0] * 4

@@ -237,15 +237,14 @@ def _attach(node: Node, out: Any, place: int, dirty: bool, state: ModeState) -> 
 def _save(ctx: FunctionContext, node: Node, made: tuple[Any, ...]) -> None:
     """Saved outputs are stored bare: their node would hold itself."""
     ctx._node = weakref.ref(node)
-    results = [each for each in made if isinstance(each, TensorBase)]
     kept: list[Any] = []
     for each in ctx._to_save:
         if each is None:
             kept.append(None)
             continue
         # An input that was returned as it is, is no result: that is another tensor.
-        place = next((i for i, other in enumerate(results) if other is each), -1)
-        record = results[place].record if place >= 0 else None
+        place = next((i for i, other in enumerate(made) if other is each), -1)
+        record = made[place].record if place >= 0 else None
         own = record is not None and record.node is node
         saved = SavedTensor(history.data_of(each) if own else each, own)
         if tape.pack is not None:

@@ -332,5 +332,6 @@ def grow(storage: Storage, nbytes: int) -> None:
     before = Storage(storage.device, storage.address, storage.nbytes, storage.owner)
     storage.address = address
     storage.nbytes = nbytes
-    for tell in outgrown:
+    # No graph has the CPU's own memory.
+    for tell in () if memory is backend.memory and backend.on_host else outgrown:
         tell(storage, before)

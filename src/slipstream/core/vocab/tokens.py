@@ -8,3 +8,5 @@ from weakref import WeakValueDictionary
 # The graphs by the seeds that stood for their generators: a gradient that is captured by itself
 # draws again what its forward graph drew.
 known_tokens: WeakValueDictionary[int, Any] = WeakValueDictionary()
+# Those of captures that go on.
+open_tokens: set[int] = set()

@@ -264,8 +264,13 @@ def stream_destroy(stream: int) -> None:
     if not isinstance(stream, int) or stream not in created:
         raise DriverError("stream_destroy", "INVALID_VALUE",
                           f"{stream!r} is no stream of stream_create")
-    _driver().destroy_stream(stream)
+    # Before: the driver may give the number to another thread at once.
     created.discard(stream)
+    try:
+        _driver().destroy_stream(stream)
+    except DriverError:
+        created.add(stream)
+        raise
 
 
 @named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from slipstream.core.launch.cuda.launches import Launch
 from slipstream.core.launch.cuda.sends import Work
@@ -16,7 +16,7 @@ from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
 
 # Those whose replays may come.
-living: WeakSet[CapturedGraph] = WeakSet()
+living: WeakValueDictionary[int, CapturedGraph] = WeakValueDictionary()
 
 
 class Step(NamedTuple):
@@ -73,7 +73,7 @@ class CapturedGraph:
         self.stream = 0
         self.executable = 0
         self.graph = self.driver.create_graph()
-        living.add(self)
+        living[id(self)] = self
 
     def before(self, nodes: tuple[int, ...]) -> set[int]:
         """These nodes and all before them."""
@@ -208,11 +208,16 @@ class CapturedGraph:
 
 def keep_block(storage: Storage, before: Storage) -> None:
     """Let graphs that use a storage hold the block that it had: their replays still use that."""
-    for graph in tuple(living):
+    # Other threads may make graphs: the references are taken at once.
+    for reference in living.valuerefs():
+        graph = reference()
+        if graph is None:
+            continue
         if graph.held.get(id(storage)) is storage:
+            del graph.held[id(storage)]
             graph.held[id(before)] = before
-        if any(each is storage for each in graph.hosts):
-            graph.hosts.append(before)
+        for hosts in (graph.hosts, graph.filled):
+            hosts[:] = [before if each is storage else each for each in hosts]
 
 
 outgrown.append(keep_block)

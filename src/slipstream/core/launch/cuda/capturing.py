@@ -25,7 +25,7 @@ from slipstream.core.vocab.errors import CaptureError, explain
 from slipstream.core.vocab.generators import StandIn
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
-from slipstream.core.vocab.tokens import known_tokens
+from slipstream.core.vocab.tokens import known_tokens, open_tokens
 
 # Classes of the numbers with which every launch that draws begins.
 STREAM = ("seed", "base")
@@ -96,6 +96,7 @@ class Capture:
             # The generator itself is left alone: other threads, and other captures, draw too.
             found = StandIn(generator.device, token, self.is_here)
             self.registered.append(Registered(generator, found, token))
+            open_tokens.add(token)
             generator.stand_in(self, found)
         self.origin.capture = self
         self.begun = True
@@ -114,6 +115,7 @@ class Capture:
             self.made.generators.append((generator, found.get_offset()))
             self.made.tokens.append(token)
             known_tokens[token] = self.made
+            open_tokens.discard(token)
         self.registered = []
         routes_of(self.backend.allocator).leave(self.entered)
 
