@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
 import math
@@ -390,7 +391,8 @@ def test_without_blocking_the_next_wait_raises(restart: Any) -> None:
 @pytest.mark.parametrize("name", ["handed_out", "taken_back"])
 @pytest.mark.parametrize("early", [False, True])
 def test_an_interrupt_while_the_driver_is_told_of_a_block(
-        name: str, early: bool, restart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        name: str, early: bool, restart: Any, monkeypatch: pytest.MonkeyPatch,
+        request: pytest.FixtureRequest) -> None:
     restart(devices=1)
     x = ss.ones(64, device="cuda")
     ss.cuda.synchronize()
@@ -409,6 +411,10 @@ def test_an_interrupt_while_the_driver_is_told_of_a_block(
     y = x * 2
     del y
     monkeypatch.setattr(driver, name, interrupted)
+    request.addfinalizer(functools.partial(
+        signal.signal, signal.SIGINT,
+        # A shell starts what runs in the background with Ctrl-C ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)))
     with pytest.raises(KeyboardInterrupt):
         x * 3
     gc.collect()
