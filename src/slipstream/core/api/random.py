@@ -13,7 +13,6 @@ from slipstream.core.api import interop
 from slipstream.core.vocab import dtypes, generators
 from slipstream.core.vocab.devices import CPU, Device
 from slipstream.core.vocab.records import TensorBase
-from slipstream.core.vocab.tokens import known_tokens, open_tokens
 
 
 class Generator(generators.Generator):
@@ -47,7 +46,7 @@ class Generator(generators.Generator):
         if found is None or len(data) != generators.STATE.size:
             return
         seed = generators.STATE.unpack(data)[0]
-        if seed not in open_tokens and seed not in known_tokens:
+        if seed not in generators.open_tokens and seed not in generators.known_tokens:
             raise RuntimeError(
                 "cuda graph: a generator's state from outside is set inside the capture, which no "
                 "replay would repeat\n  mend: set it outside of the capture; states that "

@@ -10,6 +10,8 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Hashable
+from typing import Any
+from weakref import WeakValueDictionary
 
 import cython
 
@@ -18,6 +20,10 @@ DEFAULT_SEED = 67280421310721
 MASK = (1 << 64) - 1
 # The state: seed and counter, both little-endian and 64 bits wide.
 STATE = struct.Struct("<QQ")
+# Captured graphs by the seeds that stood for their generators: a gradient that is captured by
+# itself draws again what its forward graph drew; and the seeds of captures that go on.
+known_tokens: WeakValueDictionary[int, Any] = WeakValueDictionary()
+open_tokens: set[int] = set()
 
 
 def checked_seed(seed: object) -> int:

@@ -22,10 +22,9 @@ from slipstream.core.launch.waiting import asking, host_waits
 from slipstream.core.memory.pools import Pool, routes_of
 from slipstream.core.native.driver import TO_HOST
 from slipstream.core.vocab.errors import CaptureError, explain
-from slipstream.core.vocab.generators import StandIn
+from slipstream.core.vocab.generators import StandIn, known_tokens, open_tokens
 from slipstream.core.vocab.modes import modes
 from slipstream.core.vocab.records import Storage
-from slipstream.core.vocab.tokens import known_tokens, open_tokens
 
 # Classes of the numbers with which every launch that draws begins.
 STREAM = ("seed", "base")
